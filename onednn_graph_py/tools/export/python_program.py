@@ -16,9 +16,11 @@ __all__ = ["Style", "to_python"]
 
 Style = Literal["builder", "mirror"]
 
+# What a program imports for the text that it has.
 _IMPORTS = {
-    "pack_int4(": "base.dtypes import pack_int4",
-    "filled(": "model.checking.filling import Fill, filled",
+    "unpack_int4(": "from onednn_graph_py.base.dtypes import unpack_int4",
+    " pack_int4(": "from onednn_graph_py.base.dtypes import pack_int4",
+    "filled(": "from onednn_graph_py.model.checking.filling import Fill, filled",
 }
 
 _PRINT = '''
@@ -108,18 +110,13 @@ def _attributes(o: ExportedOp) -> list[tuple[str, str]]:
     return made
 
 
-def _header(program: Program, lines: list[str]) -> str:
+def _finished(program: Program, lines: list[str]) -> str:
+    """Put what lines need before them."""
     text = "\n".join(lines)
-    imports = ["import sys"] if "sys." in text else []
-    imports += [""] if imports else []
+    imports = ["import sys", ""] if "sys." in text else []
     imports += ["import ml_dtypes"] if "ml_dtypes." in text else []
     imports += ["import numpy as np", "", "import onednn_graph_py as og"]
-    imports += ["from onednn_graph_py.base.dtypes import pack_int4"] if "pack_int4(" in text else []
-    imports += (
-        ["from onednn_graph_py.model.checking.filling import Fill, filled"]
-        if "filled(" in text
-        else []
-    )
+    imports += [line for use, line in _IMPORTS.items() if use in text]
     about = f'"""A oneDNN graph, exported by onednn_graph_py: {len(program.ops)} ops."""'
     return "\n".join([about, "", *imports, _PRINT, text]) + "\n"
 
@@ -161,7 +158,13 @@ def _mirror(program: Program) -> str:
             values = f"in_layout({values}, {t.name})"
         lines.append(f"    {t.number}: {values},{_comment(t)}")
     lines.append("}")
-    return _finished_mirror(program, lines)
+    run = _RUN.format(kind=program.engine_kind)
+    tensors = "tensors = {i: og.tensor(lts[i], engine, a) for i, a in arrays.items()}\n"
+    lines.append(run.replace("waiting = g", f"{tensors}waiting = g", 1))
+    lines += [f"show({name!r}, tensors[{number}].numpy())" for name, number in program.outputs]
+    if any("in_layout(" in line for line in lines):
+        lines = [_IN_LAYOUT, *lines]
+    return _finished(program, lines)
 
 
 _IN_LAYOUT = '''
@@ -175,20 +178,6 @@ def in_layout(values, lt):
     return made
 
 '''
-
-
-def _finished_mirror(program: Program, lines: list[str]) -> str:
-    if any("in_layout(" in line for line in lines):
-        lines = [_IN_LAYOUT, *lines]
-    lines.append(
-        _RUN.format(kind=program.engine_kind).replace(
-            "waiting = g",
-            "tensors = {i: og.tensor(lts[i], engine, a) for i, a in arrays.items()}\nwaiting = g",
-            1,
-        )
-    )
-    lines += [f"show({name!r}, tensors[{number}].numpy())" for name, number in program.outputs]
-    return _header(program, lines)
 
 
 def _builder(program: Program) -> str:
@@ -231,14 +220,7 @@ def _builder(program: Program) -> str:
     several = len(program.outputs) > 1
     lines.append(f"for name, values in zip(b.outputs, {'made' if several else '[made]'}):")
     lines.append("    show(name, values)")
-    text = _header(program, lines)
-    if "unpack_int4(" in text:
-        text = text.replace(
-            "import onednn_graph_py as og\n",
-            "import onednn_graph_py as og\nfrom onednn_graph_py.base.dtypes import unpack_int4\n",
-            1,
-        )
-    return text
+    return _finished(program, lines)
 
 
 def to_python(

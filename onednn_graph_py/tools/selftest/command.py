@@ -120,16 +120,11 @@ def _written(report: Report, arguments: argparse.Namespace) -> None:
 def _selftest(arguments: argparse.Namespace) -> int:
     families = _chosen(arguments.only)
     seconds = 60.0 * arguments.minutes
-    try:
-        report = search(
-            families, seconds=seconds, seed=arguments.seed, jobs=arguments.jobs, progress=_told
-        )
-        show_progress("")
-        reduce_findings(report.findings, families, seconds * _REDUCING, progress=_reducing)
-        keep_verdicts(report, families, seconds * _JUDGING)
-    except KeyboardInterrupt:
-        show_progress("")
-        print("selftest: interrupted", file=sys.stderr)
-        return 130
+    report = search(
+        families, seconds=seconds, seed=arguments.seed, jobs=arguments.jobs, progress=_told
+    )
+    show_progress("")
+    reduce_findings(report.findings, families, seconds * _REDUCING, progress=_reducing)
+    keep_verdicts(report, families, seconds * _JUDGING)
     _written(report, arguments)
     return 0 if report.ok else 1
