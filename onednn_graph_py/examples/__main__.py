@@ -14,7 +14,6 @@ an example failed, and 2 if the command was wrong.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import inspect
 import pkgutil
@@ -27,6 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .. import OneDNNError, get_effective_cpu_isa, version
+from ..base.text.names import did_you_mean
 from ..base.text.numbers import counted
 from ..base.text.table import text_table
 from . import __path__ as _folder
@@ -94,33 +94,27 @@ class Request:
         return self.example.run(**arguments)
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line of the closing table."""
+Row = tuple[str, Case | Skipped | None]
+"""An example and one of its cases; None where it raised an error."""
 
-    example: str
-    case: Case | Skipped | None = None
-    """None where the example raised an error in its place."""
 
-    @property
-    def verdict(self) -> str:
-        """Whether the case is ok, skipped or FAILED."""
-        if isinstance(self.case, Skipped):
-            return "skipped"
-        return "FAILED" if self.case is None or self.case.all_faults() else "ok"
+def verdict(case: Case | Skipped | None) -> str:
+    """Return whether a case is ok, skipped or FAILED."""
+    if isinstance(case, Skipped):
+        return "skipped"
+    return "FAILED" if case is None or case.all_faults() else "ok"
 
-    def cells(self) -> list[str]:
-        """Return what stands below the headings."""
-        case = self.case
-        if case is None:
-            return [self.example, *[""] * 6, self.verdict]
-        ops = "+".join(str(len(fused)) for fused in case.partitions)
-        cells = [self.example, case.name, str(len(case.partitions) or ""), ops]
-        if isinstance(case, Skipped):
-            return [*cells, "", "", "", self.verdict]
+
+def cells(example: str, case: Case | Skipped | None) -> list[str]:
+    """Return a line of the closing table."""
+    if case is None:
+        return [example, *[""] * 6, verdict(case)]
+    numbers = ["", "", ""]
+    if isinstance(case, Case):
         result = list(case.comparisons.values())[-1]
-        numbers = f"{result.max_error:.2g}", f"{result.share:.2g}", f"{case.milliseconds:.3f}"
-        return [*cells, *numbers, self.verdict]
+        numbers = [f"{result.max_error:.2g}", f"{result.share:.2g}", f"{case.milliseconds:.3f}"]
+    ops = "+".join(str(len(fused)) for fused in case.partitions)
+    return [example, case.name, str(len(case.partitions) or ""), ops, *numbers, verdict(case)]
 
 
 def names() -> list[str]:
@@ -173,21 +167,19 @@ def _unknown(word: str, behind_a_name: bool) -> str:
     what = f"there is no example {word!r}"
     if behind_a_name:
         what += f", and the kinds of engine are {' and '.join(ENGINE_KINDS)}"
-    near = difflib.get_close_matches(word, names(), n=1, cutoff=0.4)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
-    return f"{what}{hint} There are: {', '.join(names())}"
+    return f"{what}{did_you_mean(word, names()) or '.'} There are: {', '.join(names())}"
 
 
 def run(request: Request) -> list[Row]:
     """Run one example, print its results, and return its rows for the table."""
     example = request.example
     print(f"\n{example.name}: {example.summary}", flush=True)
-    rows = []
+    rows: list[Row] = []
     try:
         for case in request.cases():
             first, *rest = case.lines()
             print(f"  {first}\n{textwrap.indent(chr(10).join(rest), '    ')}", flush=True)
-            rows.append(Row(example.name, case))
+            rows.append((example.name, case))
     except Exception as error:  # the other examples still run
         told = traceback.format_exc()
         if isinstance(error, ExampleError):
@@ -195,22 +187,22 @@ def run(request: Request) -> list[Row]:
         elif isinstance(error, OneDNNError):
             told = f"{type(error).__name__}: {error}"
         print(textwrap.indent(told.rstrip(), "  "), flush=True)
-        rows.append(Row(example.name))
+        rows.append((example.name, None))
     return rows
 
 
 def table(rows: Iterable[Row]) -> str:
     """Put the rows under headings, in columns."""
     headings = ("example", "case", "partitions", "ops", "max error", "of tolerance", "ms", "")
-    return "\n".join(text_table([headings, *(row.cells() for row in rows)]))
+    return "\n".join(text_table([headings, *(cells(*row) for row in rows)]))
 
 
 def reasons(rows: Iterable[Row]) -> str:
     """Say why cases were skipped, each reason once."""
     skipped: dict[str, Counter[str]] = {}
-    for row in rows:
-        if isinstance(row.case, Skipped):
-            skipped.setdefault(row.case.reason, Counter())[row.example] += 1
+    for example, case in rows:
+        if isinstance(case, Skipped):
+            skipped.setdefault(case.reason, Counter())[example] += 1
     lines = []
     for reason, examples in skipped.items():
         counts = (f"{name} ({counted(n, 'case')})" for name, n in examples.items())
@@ -220,9 +212,9 @@ def reasons(rows: Iterable[Row]) -> str:
 
 def summary(rows: Sequence[Row]) -> str:
     """Count the cases that passed, were skipped, or failed."""
-    count = Counter(row.verdict for row in rows)
-    examples = {row.example for row in rows}
-    failed = sorted({row.example for row in rows if row.verdict == "FAILED"})
+    count = Counter(verdict(case) for _, case in rows)
+    examples = {example for example, _ in rows}
+    failed = sorted({example for example, case in rows if verdict(case) == "FAILED"})
     told = f"failed: {', '.join(failed)}" if failed else "nothing failed"
     return (
         f"{told}; {counted(len(examples), 'example')}, {count['ok']} passed,"
@@ -273,7 +265,7 @@ def main(words: Sequence[str]) -> int:
     if below:
         print(f"\n{below}")
     print(f"\n{summary(rows)}, in {time.monotonic() - start:.1f} s")
-    return int(any(row.verdict == "FAILED" for row in rows))
+    return int(any(verdict(case) == "FAILED" for _, case in rows))
 
 
 if __name__ == "__main__":

@@ -232,7 +232,7 @@ def test_an_example_takes_a_kind_of_engine_where_upstreams_does(name):
 def test_an_unknown_name_gets_the_nearest_one(capsys):
     assert command.main(["spda"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("examples: there is no example 'spda'; did you mean 'sdpa'?")
+    assert error.startswith("examples: there is no example 'spda', did you mean 'sdpa'?")
     assert all(name in error for name in command.names())
 
 

@@ -1,15 +1,86 @@
-"""A report on a graph that runs: `Explanation`."""
+"""A report on a graph that runs: `Explanation`.
+
+As HTML its only colours are greys that are visible on light and dark backgrounds.
+"""
 
 from __future__ import annotations
 
-from .facts import Facts
-from .page import to_html
-from .text import to_text
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...base.text.markup import Markup, element, joined
+from ...base.text.names import printable
+from ...base.text.numbers import bytes_text, counted, seconds_text
+from ...base.text.table import html_table, text_table
+from ...ops.terms import shape_text
+from ..inspect.labels import visible
+from .facts import StepFacts
+from .peaks import Machine
+from .words import HEADER, NUMBERS, cells, heading, place_known, step_lines
+
+if TYPE_CHECKING:
+    from .reasons import Reason
 
 __all__ = ["Explanation"]
 
+_TABLE = "border-collapse:collapse"
+_CELL = "text-align:left;padding:2px 8px;border-bottom:1px solid rgba(128,128,128,0.4)"
+_SHARE = HEADER.index("share")
 
-class Explanation(Facts):
+
+def _row(number: int, step: StepFacts) -> list[str]:
+    """Return a step's cells; a bar in the background of one shows the share of time."""
+    made = list(cells(number, step))
+    if step.share is not None:
+        end = f"{100 * step.share:.1f}%"
+        grey = "rgba(128,128,128,0.35)"
+        bar = f"background:linear-gradient(to right,{grey} {end},transparent {end})"
+        made[_SHARE] = element("td", made[_SHARE], style=f"{_CELL};text-align:right;{bar}")
+    return made
+
+
+def _details(number: int, step: StepFacts) -> Markup:
+    title = element("summary", f"step {number}: {heading(step)}")
+    return element("details", title, html_table((), step_lines(step), cell=_CELL, style=_TABLE))
+
+
+def _reason(reason: Reason) -> Markup:
+    name = f"{reason.kind} {reason.op!r}" if reason.op else reason.kind
+    parts = [element("b", name), f", {reason.status}: {reason.why}"]
+    if place_known(reason.where):
+        parts += [Markup("<br>"), element("small", reason.where)]
+    changes = [f"{c.description} ({c.result})" for c in reason.changes]
+    items = (element("li", text) for text in (*changes, *reason.elsewhere))
+    return element("li", *parts, element("ul", *items))
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Align the columns, without those in which all cells are empty."""
+    shown = [i for i in range(len(HEADER)) if any(row[i] for row in rows)]
+    right = [k for k, i in enumerate(shown) if i in NUMBERS]
+    return text_table([[row[i] for i in shown] for row in (HEADER, *rows)], right=right)
+
+
+def _plain(value: Any) -> Any:
+    """Replace tuples by lists, as JSON has them."""
+    if isinstance(value, Mapping):
+        return {k: _plain(v) for k, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def _step(step: StepFacts) -> dict[str, Any]:
+    made: dict[str, Any] = _plain(asdict(step))
+    for given in (*made["inputs"], *made["outputs"]):
+        given.update(given.pop("tensor"))
+        given["layout"] = given["layout"] or "row-major"
+    if step.work is not None:
+        made["work"]["operations_per_byte"] = step.work.operations_per_byte
+    return made
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation:
     """A report of what runs, how fast, and why ops were not fused; made by `explain`.
 
     ``print`` it, show it in a notebook, or take `to_dict`.
@@ -43,8 +114,119 @@ class Explanation(Facts):
         For ops that stayed unfused or are not supported: the reason, and changes that help.
     """
 
-    __str__ = to_text
-    _repr_html_ = to_html
+    name: str
+    engine: str
+    oneDNN: str
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    compiled: bool
+    steps: tuple[StepFacts, ...]
+    input_bytes: int | None = None
+    output_bytes: int | None = None
+    constant_bytes: int | None = None
+    intermediate_bytes: int | None = None
+    seconds: float | None = None
+    calls: int = 0
+    machine: Machine | None = None
+    notes: tuple[str, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all facts as a dict for JSON: seconds, bytes, operations; rates are per second."""
+        made = {
+            "name": self.name,
+            "engine": self.engine,
+            "oneDNN": self.oneDNN,
+            "shapes": {name: list(shape) for name, shape in self.shapes},
+            "compiled": self.compiled,
+            "seconds": self.seconds,
+            "calls": self.calls,
+            "memory": {
+                "inputs": self.input_bytes,
+                "outputs": self.output_bytes,
+                "constants": self.constant_bytes,
+                "intermediate": self.intermediate_bytes,
+            },
+            "machine": None if self.machine is None else _plain(asdict(self.machine)),
+            "steps": [_step(s) for s in self.steps],
+            "reasons": [
+                {
+                    "op": r.op,
+                    "kind": r.kind,
+                    "where": r.where,
+                    "status": r.status,
+                    "why": r.why,
+                    "changes": [
+                        {"description": c.description, "result": c.result} for c in r.changes
+                    ],
+                    "elsewhere": list(r.elsewhere),
+                }
+                for r in self.reasons
+            ],
+            "notes": list(self.notes),
+        }
+        return made
+
+    def _title(self) -> list[str]:
+        """Return the lines about the graph, its engine and its memory."""
+        ops = sum(len(s.ops) for s in self.steps)
+        what = "step" if self.compiled else "partition"
+        first = f"{visible(self.name)}: {counted(ops, 'op')} in {counted(len(self.steps), what)}"
+        if self.seconds is not None:
+            first += f", {seconds_text(self.seconds)} a call (median of {self.calls})"
+        lines = [first]
+        if self.shapes:
+            inputs = ", ".join(
+                f"{visible(name)} {shape_text(shape)}" for name, shape in self.shapes
+            )
+            lines.append(f"inputs: {inputs}")
+        if self.machine is None:
+            lines.append(f"oneDNN {self.oneDNN}, {self.engine}")
+        else:
+            m = self.machine
+            where = f"{m.cpu}, {counted(m.threads, 'thread')}"
+            lines.append(f"oneDNN {m.oneDNN} ({m.runtime}, {m.isa}) on {where}")
+            peaks = ", ".join(f"{t} {v / 1e9:.3g} GFLOP/s" for t, v in m.operations.items())
+            lines.append(f"peak: {peaks}, {m.bandwidth / 1e9:.3g} GB/s: {m.how}")
+        sizes = (
+            ("inputs", self.input_bytes),
+            ("outputs", self.output_bytes),
+            ("constants", self.constant_bytes),
+            ("intermediate", self.intermediate_bytes),
+        )
+        known = [f"{what} {bytes_text(size)}" for what, size in sizes if size is not None]
+        if known:
+            lines.append(f"memory: {', '.join(known)}")
+        return lines
+
+    def __str__(self) -> str:
+        parts = ["\n".join([*self._title(), *(f"note: {visible(n, 400)}" for n in self.notes)])]
+        if self.steps:
+            parts.append("\n".join(_table([cells(i + 1, s) for i, s in enumerate(self.steps)])))
+        for i, step in enumerate(self.steps):
+            lines = [f"step {i + 1}: {heading(step)}"]
+            lines += [f"  {what:9} {line}" for what, line in step_lines(step)]
+            parts.append("\n".join(lines))
+        for reason in self.reasons:
+            name = f"{reason.kind} {visible(reason.op)!r}" if reason.op else reason.kind
+            lines = [f"{name}, {reason.status}: {reason.why}"]
+            lines += [f"  to fuse it: {c.description} ({c.result})" for c in reason.changes]
+            lines += [f"  to fuse it: {text}" for text in reason.elsewhere]
+            lines += [f"  made at {printable(reason.where)}"] if place_known(reason.where) else []
+            parts.append("\n".join(lines))
+        return "\n\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        first, *rest = self._title()
+        parts = [element("p", joined((element("b", first), *rest), "<br>"))]
+        parts += [element("p", note) for note in self.notes]
+        if self.steps:
+            rows = [_row(i + 1, s) for i, s in enumerate(self.steps)]
+            parts.append(html_table(HEADER, rows, right=NUMBERS, cell=_CELL, style=_TABLE))
+            parts += [_details(i + 1, s) for i, s in enumerate(self.steps)]
+        if self.reasons:
+            parts.append(element("p", element("b", "Why not fused")))
+            parts.append(element("ul", *map(_reason, self.reasons)))
+        return element("div", *parts)
 
     def __repr__(self) -> str:
         return f"<Explanation of {self.name!r}: {len(self.steps)} steps>"

@@ -1,19 +1,14 @@
-"""The facts about a graph that runs."""
+"""The facts about the steps of a graph that runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from ..inspect.drawing import Tensor
 from ..kernels import Kernel
-from .peaks import Machine
 
-if TYPE_CHECKING:
-    from .reasons import Reason
-
-__all__ = ["Facts", "Kernel", "OpFacts", "StepFacts", "TensorFacts", "Work"]
+__all__ = ["Kernel", "OpFacts", "StepFacts", "TensorFacts", "Work"]
 
 By = Literal["oneDNN", "host", "reference", "view", "constant", "unsupported"]
 
@@ -144,77 +139,3 @@ class StepFacts:
     def label(self) -> str:
         """The ops, joined by ``+``."""
         return " + ".join(map(str, self.ops))
-
-
-@dataclass(frozen=True)
-class Facts:
-    """The facts of an `Explanation`."""
-
-    name: str
-    engine: str
-    oneDNN: str
-    shapes: tuple[tuple[str, tuple[int, ...]], ...]
-    compiled: bool
-    steps: tuple[StepFacts, ...]
-    input_bytes: int | None = None
-    output_bytes: int | None = None
-    constant_bytes: int | None = None
-    intermediate_bytes: int | None = None
-    seconds: float | None = None
-    calls: int = 0
-    machine: Machine | None = None
-    notes: tuple[str, ...] = ()
-    reasons: tuple[Reason, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all facts as a dict for JSON: seconds, bytes, operations; rates are per second."""
-        made = {
-            "name": self.name,
-            "engine": self.engine,
-            "oneDNN": self.oneDNN,
-            "shapes": {name: list(shape) for name, shape in self.shapes},
-            "compiled": self.compiled,
-            "seconds": self.seconds,
-            "calls": self.calls,
-            "memory": {
-                "inputs": self.input_bytes,
-                "outputs": self.output_bytes,
-                "constants": self.constant_bytes,
-                "intermediate": self.intermediate_bytes,
-            },
-            "machine": None if self.machine is None else _plain(asdict(self.machine)),
-            "steps": [_step(s) for s in self.steps],
-            "reasons": [
-                {
-                    "op": r.op,
-                    "kind": r.kind,
-                    "where": r.where,
-                    "status": r.status,
-                    "why": r.why,
-                    "changes": [
-                        {"description": c.description, "result": c.result} for c in r.changes
-                    ],
-                    "elsewhere": list(r.elsewhere),
-                }
-                for r in self.reasons
-            ],
-            "notes": list(self.notes),
-        }
-        return made
-
-
-def _plain(value: Any) -> Any:
-    """Replace tuples by lists, as JSON has them."""
-    if isinstance(value, Mapping):
-        return {k: _plain(v) for k, v in value.items()}
-    return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value
-
-
-def _step(step: StepFacts) -> dict[str, Any]:
-    made: dict[str, Any] = _plain(asdict(step))
-    for given in (*made["inputs"], *made["outputs"]):
-        given.update(given.pop("tensor"))
-        given["layout"] = given["layout"] or "row-major"
-    if step.work is not None:
-        made["work"]["operations_per_byte"] = step.work.operations_per_byte
-    return made

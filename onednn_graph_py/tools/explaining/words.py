@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 
 from ...base.text.names import printable
-from ...base.text.numbers import bytes_text, counted, seconds_text
-from ...ops.terms import shape_text
+from ...base.text.numbers import bytes_text, seconds_text
 from ..inspect.labels import kinds_text, visible
-from .facts import Facts, Kernel, StepFacts, TensorFacts
+from .facts import Kernel, StepFacts, TensorFacts
 
 __all__ = [
     "HEADER",
@@ -21,7 +20,6 @@ __all__ = [
     "rate_text",
     "step_lines",
     "tensor_line",
-    "title_lines",
 ]
 
 HEADER = ("step", "ops", "by", "kernel", "time", "share", "GFLOP/s", "GB/s", "bound by")
@@ -170,34 +168,3 @@ _PLACE = re.compile(r"(.*?: ?)(\d+|graph\[\d+\].*)", re.DOTALL)
 def place_known(where: str) -> bool:
     """Whether an op's place is known: neither empty nor a name in angle brackets."""
     return bool(where) and not where.startswith("<")
-
-
-def title_lines(of: Facts) -> list[str]:
-    """Return the lines about the graph, its engine and its memory."""
-    ops = sum(len(s.ops) for s in of.steps)
-    what = "step" if of.compiled else "partition"
-    first = f"{visible(of.name)}: {counted(ops, 'op')} in {counted(len(of.steps), what)}"
-    if of.seconds is not None:
-        first += f", {seconds_text(of.seconds)} a call (median of {of.calls})"
-    lines = [first]
-    if of.shapes:
-        inputs = ", ".join(f"{visible(name)} {shape_text(shape)}" for name, shape in of.shapes)
-        lines.append(f"inputs: {inputs}")
-    if of.machine is None:
-        lines.append(f"oneDNN {of.oneDNN}, {of.engine}")
-    else:
-        m = of.machine
-        where = f"{m.cpu}, {counted(m.threads, 'thread')}"
-        lines.append(f"oneDNN {m.oneDNN} ({m.runtime}, {m.isa}) on {where}")
-        peaks = ", ".join(f"{t} {v / 1e9:.3g} GFLOP/s" for t, v in m.operations.items())
-        lines.append(f"peak: {peaks}, {m.bandwidth / 1e9:.3g} GB/s: {m.how}")
-    sizes = (
-        ("inputs", of.input_bytes),
-        ("outputs", of.output_bytes),
-        ("constants", of.constant_bytes),
-        ("intermediate", of.intermediate_bytes),
-    )
-    known = [f"{what} {bytes_text(size)}" for what, size in sizes if size is not None]
-    if known:
-        lines.append(f"memory: {', '.join(known)}")
-    return lines
