@@ -29,15 +29,8 @@ class Layer:
 class Classifier:
     """A trained network, its training images, and images that it has not seen.
 
-    Parameters
-    ----------
-    layers : list of Layer
-    training_images : numpy.ndarray
-        One image a row, pixels from 0 to 1.
-    images, labels : numpy.ndarray
-        Images held out from training, and the digits that they show.
-    predictions : numpy.ndarray
-        scikit-learn's own predictions for `images`.
+    An image is a row of pixels from 0 to 1. `predictions` are scikit-learn's own for the held-out
+    images.
     """
 
     layers: list[Layer]

@@ -16,13 +16,7 @@ _BLOCKS = (((96, 3, 11, 11), 4), ((96, 96, 1, 1), 1))
 
 
 class ConvolutionBlocks:
-    """The finalized graph with its inputs and output.
-
-    Parameters
-    ----------
-    engine_kind : str
-        ``cpu`` or ``gpu``.
-    """
+    """The finalized graph for an engine of some kind, with its inputs and output."""
 
     def __init__(self, engine_kind: str) -> None:
         self.net = graph(engine_kind)

@@ -18,13 +18,7 @@ from ._run import DATA_TYPES, Array, BuiltRun, Case, Skipped, cannot_run
 
 @dataclass(frozen=True)
 class GroupedHeads:
-    """Dims, apart and grouped with the key head that they share.
-
-    Parameters
-    ----------
-    mb, seq, q_heads, kv_heads, head_size : int
-        `kv_heads` divides `q_heads`.
-    """
+    """Dims, apart and grouped with the key head that they share; `kv_heads` divides `q_heads`."""
 
     mb: int
     seq: int

@@ -41,14 +41,7 @@ class Sizes(NamedTuple):
 
 
 class Decoder:
-    """Graphs of one decoder.
-
-    Parameters
-    ----------
-    sizes : Sizes
-    dtype : str
-        The data type of weights and of all between them.
-    """
+    """Graphs of one decoder, whose weights and tensors have one data type."""
 
     def __init__(self, sizes: Sizes, dtype: str) -> None:
         self.sizes = sizes

@@ -55,22 +55,9 @@ class ExampleError(Exception):
 class Case:
     """One configuration of an example, run and checked.
 
-    Parameters
-    ----------
-    name : str
-        The name that tells it from the example's other cases.
-    partitions : sequence of sequence of str
-        The ops of each partition.
-    comparisons : mapping of str to Verification
-        The comparisons by a text that says what was compared; that of the result comes last.
-    milliseconds : float
-        Median time of a run.
-    facts : sequence of str
-        Further facts worth reporting.
-    faults : sequence of str
-        Faults beyond those of the partitions and comparisons.
-    expected_partitions : int, optional
-        None where what oneDNN fuses differs by version and CPU, and is not what is shown.
+    The comparisons are by a text that says what was compared; that of the result comes last. Faults
+    are those beyond the ones of partitions and comparisons. The number of partitions is not checked
+    if what oneDNN fuses differs by version and CPU, and is not what is shown.
     """
 
     name: str
@@ -161,13 +148,7 @@ def checked(run: Callable[P, Iterator[Case | Skipped]]) -> Callable[P, Iterator[
 
 
 def without_device(engine_kind: str) -> str | None:
-    """Say why oneDNN can't compile for ``cpu`` or ``gpu`` here, or None if it can.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        There is no such kind.
-    """
+    """Say why oneDNN can't compile for ``cpu`` or ``gpu`` here, or None if it can."""
     if engine.get_count(engine_kind):
         return None
     linked = version()
@@ -215,19 +196,10 @@ def fused_ops(ops: Iterable[op], partitions: Iterable[partition]) -> list[list[s
 
 
 class Pipeline:
-    """Partitions compiled for given inputs, in an order in which they can run.
+    """Partitions of one graph, compiled for given inputs, in an order in which they can run.
 
-    Only inputs need dims and a layout; oneDNN infers those of all other tensors.
-
-    Parameters
-    ----------
-    partitions : sequence of partition
-        The partitions of one graph.
-    inputs : iterable of logical_tensor
-        The graph's inputs, of known dims.
-    outputs : iterable of logical_tensor
-        The tensors to read afterwards, which are row-major. oneDNN chooses the layout of others.
-    device : engine
+    Only inputs need dims and a layout; oneDNN infers those of all other tensors. The outputs, which
+    are read afterwards, are row-major; oneDNN chooses the layout of others.
     """
 
     def __init__(

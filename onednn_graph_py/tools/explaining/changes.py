@@ -39,25 +39,7 @@ class Change:
     result: str = ""
 
     def apply(self, builder: GraphBuilder) -> GraphBuilder:
-        """Make the change in a copy of the graph.
-
-        Parameters
-        ----------
-        builder : GraphBuilder
-            The graph that `reasons` got, or an equal one; it is not changed.
-
-        Returns
-        -------
-        GraphBuilder
-            The changed copy.
-
-        Raises
-        ------
-        InvalidArgumentsError
-            The change is for another graph.
-        OneDNNError
-            The change does not fit the graph.
-        """
+        """Make the change in a copy of the graph, the one that `reasons` got or an equal one."""
         return rebuild(builder, self.edit).builder
 
 
@@ -65,24 +47,11 @@ class Change:
 class Around:
     """A node and its surroundings in the graph.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-    node : Node
-    patterns : mapping of int to (Node, str)
-        The ops with which it fuses by the documents, by id, and the title of a pattern.
-    readers : mapping of int to list of Node
-        The ops that read each value, by the value's id.
-    numbers : mapping of int to int
-        The numbers that an `Edit` uses for values, by id.
-    positions : mapping of int to int
-        The positions of ops among the builder's, by id.
-    group : tuple of Node
-        The ops that the library puts into one partition with it, and itself.
-    unsupported : frozenset of int
-        Ids of the ops for which the library has no kernel.
-    on_gpu : frozenset of int
-        Those of them for which it has a GPU kernel.
+    `patterns` has the ops with which it fuses by the documents, by id, and the title of a pattern;
+    `readers` the ops that read each value, by the value's id; `numbers` those that an `Edit` uses
+    for values; `positions` those of ops among the builder's. `group` is what the library puts into
+    one partition with it, and itself; for the ops of `unsupported` it has no kernel, for those of
+    `on_gpu` one for a GPU.
     """
 
     builder: GraphBuilder

@@ -35,19 +35,9 @@ Shape = tuple[int, ...]
 
 @dataclass
 class _Subject:
-    """A graph, and the results of compiling it.
+    """A graph, and the results of compiling it; `model` is None if nothing can be compiled.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-    model : CompiledGraph, optional
-        The compiled graph; None if nothing can be compiled.
-    plan : Plan, optional
-    shapes : tuple of shapes
-        Shapes of the inputs.
-    runs : bool
-        Whether the graph compiles; if not, NumPy computes ops without a kernel in `model`.
-    notes : list of str
+    `runs` is whether the graph compiles; if not, NumPy computes ops without a kernel in `model`.
     """
 
     builder: GraphBuilder

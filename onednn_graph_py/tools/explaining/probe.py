@@ -47,14 +47,8 @@ _NEAR = 12
 class Group:
     """Ops that the library wants to run together.
 
-    Parameters
-    ----------
-    nodes : tuple of Node
-    supported : bool
-    trouble : str
-        The reason why they can't run together: a known defect, or the error when compiling.
-    slow : str
-        The reason why they run separately though they could run together: fused they are slower.
+    `trouble` is the reason why they can't: a known defect, or the error when compiling. `slow` is
+    the reason why they run separately though they could run together: fused they are slower.
     """
 
     nodes: tuple[Node, ...]
@@ -209,13 +203,7 @@ def refused_alone(builder: GraphBuilder, group: Group) -> dict[int, str]:
 
 @dataclass(frozen=True)
 class Tried:
-    """A changed graph, and the groups that the library makes of it.
-
-    Parameters
-    ----------
-    copy : Copy
-    groups : list of Group
-    """
+    """A changed graph, and the groups that the library makes of it."""
 
     copy: Copy
     groups: list[Group]
@@ -237,20 +225,10 @@ class Tried:
 
 
 class Probe:
-    """Tries changes of one graph around one op.
+    """Tries changes of one graph, which stays as it is, around the op at a position.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-        The graph, with shapes as far as they are known; it is not changed.
-    position : int
-        The op's position.
-    concerned : collection of int
-        Positions of the other ops that changes are about.
-    groups : sequence of Group
-        The groups of the unchanged graph.
-    slow_fusions : str
-        The option of `GraphBuilder.compile`.
+    Changes are also about the ops at the positions `concerned`; `groups` are those of the unchanged
+    graph, whose shapes are known as far as can be.
     """
 
     def __init__(

@@ -72,13 +72,8 @@ def _candidates(around: Around) -> Iterator[Change]:
 class Search:
     """The results of earlier searches, which equal layers share.
 
-    Parameters
-    ----------
-    left : int
-        The number of changes that may still be tried.
-    known : dict
-        The numbers of the candidates that helped, and the number of tried ones; by the key that
-        ops in equal neighbourhoods share.
+    `left` is the number of changes that may still be tried. `known` has the numbers of the
+    candidates that helped, and of tried ones, by the key that ops in equal neighbourhoods share.
     """
 
     left: int = _ALL

@@ -35,24 +35,10 @@ EMBEDDED_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class ExportedTensor:
-    """A tensor of the program.
+    """A tensor of the program: its id, and the name of its variable.
 
-    Parameters
-    ----------
-    number : int
-        Its id.
-    name : str
-        The name of its variable.
-    dtype : str
-    shape : tuple of int
-    strides : tuple of int or None
-        In elements; None if they are row-major.
-    constant : bool
-    fill : Fill or None
-        The numbers to fill an input with; None for tensors that ops make and for kept constants.
-    data : numpy.ndarray or None
-        A constant's values, if they are small enough; 4-bit integers are packed.
-    comment : str
+    `strides` are in elements, and None if row-major. An input has numbers to fill it with; so has a
+    constant that is not small enough to have its values in `data`, where 4-bit integers are packed.
     """
 
     number: int
@@ -80,14 +66,7 @@ class ExportedOp:
 
 @dataclass(frozen=True)
 class ExportedResult:
-    """What an output should be by the reference in NumPy.
-
-    Parameters
-    ----------
-    values : numpy.ndarray
-    allowed : numpy.ndarray
-        How far each element may be off.
-    """
+    """What an output should be by the reference in NumPy, and how far each element may be off."""
 
     values: npt.NDArray[Any]
     allowed: npt.NDArray[Any]

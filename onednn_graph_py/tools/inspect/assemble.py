@@ -25,21 +25,9 @@ class DrawnOp:
 class Graph:
     """The ops, tensors and groups of anything that can be drawn.
 
-    Parameters
-    ----------
-    title : str
-    ops : list of DrawnOp
-    groups : list of (status, ops)
-        Ops by their index in `ops`; each is in one group at most.
-    inputs : mapping of int to str
-        Names of the graph's inputs, by tensor.
-    outputs : list of (str, int)
-    constants : mapping of int to int
-        Sizes of constants in bytes, by tensor.
-    tensors : mapping of int to Tensor
-    what : str
-        The word for a group: ``partition`` or ``step``.
-    notes : list of str
+    `groups` have ops by their index in `ops`; each is in one group at most. By tensor, `inputs` has
+    the names of the graph's inputs, and `constants` sizes in bytes. `what` is the word for a group:
+    ``partition`` or ``step``.
     """
 
     title: str

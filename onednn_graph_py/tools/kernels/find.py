@@ -31,15 +31,9 @@ _WORKER = f"{__package__}.worker"
 
 @dataclass(frozen=True)
 class StepKernels:
-    """The kernels of one step that oneDNN runs, from its log.
+    """The kernels of one step that oneDNN runs, from its log; first those that run at each call.
 
-    Parameters
-    ----------
-    partition : LoggedPartition
-    kernels : tuple of Kernel
-        First those that run at each call.
-    scratch_bytes : int or None
-        Memory that the step took and gave back in each call; None if it was not counted.
+    `scratch_bytes` is the memory that the step took and gave back in each call, if it was counted.
     """
 
     partition: LoggedPartition
@@ -49,14 +43,9 @@ class StepKernels:
 
 @dataclass(frozen=True)
 class Kernels:
-    """The kernels of a model, from the log.
+    """The kernels of each step that oneDNN runs, by the step's key, as `step_keys` has it.
 
-    Parameters
-    ----------
-    of : mapping of tuple of str to StepKernels
-        For each step that oneDNN runs, by its key, as `step_keys` has it.
-    unknown : str
-        The reason if `of` is empty; else empty.
+    `unknown` is the reason if there are none; else empty.
     """
 
     of: Mapping[tuple[str, ...], StepKernels] = field(default_factory=dict)

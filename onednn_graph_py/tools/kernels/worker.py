@@ -39,17 +39,10 @@ _SECONDS = 3.0
 
 @dataclass(frozen=True)
 class Job:
-    """A model to be run.
+    """A model to be run: its graph, the options of `CompiledGraph`, and the shapes of its inputs.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-    options : dict
-        Options of `CompiledGraph`.
-    shapes : tuple of shapes
-        The shapes of the inputs.
-    paces : dict
-        The paces that the caller's process measured, so that planning makes the same partitions.
+    `paces` are those that the caller's process measured, so that planning makes the same
+    partitions.
     """
 
     builder: GraphBuilder

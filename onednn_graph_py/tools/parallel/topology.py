@@ -12,15 +12,9 @@ SYSTEM = Path("/sys/devices/system")
 
 
 class Cpu(NamedTuple):
-    """A CPU, as the system counts them.
+    """A CPU, as the system counts them; its NUMA node is 0 if the system does not tell.
 
-    Parameters
-    ----------
-    number : int
-    node : int
-        The NUMA node; 0 if the system does not tell.
-    rank : int
-        The number of CPUs of the same core before it: 0 unless it is a hyper-thread.
+    `rank` is the number of CPUs of the same core before it: 0 unless it is a hyper-thread.
     """
 
     number: int

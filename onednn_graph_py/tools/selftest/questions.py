@@ -60,18 +60,9 @@ _THREAD = ThreadPoolExecutor(1)  # starts its thread when it is first used
 class Answer:
     """The result of testing a graph.
 
-    Parameters
-    ----------
-    verdict : Verdict
-    reason : str
-        Why the graph is not right; empty if it is.
-    steps : tuple of str
-        The steps that ran one after the other, by the kinds of their ops.
-    ratio : float, optional
-        The time of the graph divided by that of its separate ops; None if it was not measured.
-    seconds : float
-    even : bool
-        Whether an entry of a list does not matter, so that the graph tells less.
+    `steps` ran one after the other, and have the kinds of their ops. `ratio` is the time of the
+    graph divided by that of its separate ops, if it was measured. `even` says that an entry of a
+    list does not matter, so that the graph tells less.
     """
 
     verdict: Verdict

@@ -78,16 +78,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Slow:
-    """A graph that takes longer than its separate ops.
-
-    Parameters
-    ----------
-    family : str
-    seed : int
-    ratio : float
-        The time of the graph divided by that of its separate ops.
-    steps : tuple of str
-    """
+    """A graph that takes `ratio` times as long as its separate ops."""
 
     family: str
     seed: int
