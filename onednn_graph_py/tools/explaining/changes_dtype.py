@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from ...base.linked import linked_version
 from ...machine.cpu import lacks
@@ -18,11 +17,6 @@ __all__ = ["casts_left_out", "op_types", "parameter_types", "region_types"]
 _FLOATS = ("f32", "bf16", "f16")
 # A region of ops in one floating-point type ends at these, which convert or mark values.
 _BORDER = with_trait("converts") - {"TypeCast"} | with_trait("marks")
-
-
-def _possible(but: str) -> list[str]:
-    """Return the other floating-point types that this CPU computes in."""
-    return [d for d in _FLOATS if d != but and lacks(d) is None]
 
 
 def _ports(node: Node) -> tuple[Sequence[int], Sequence[int]]:
@@ -42,23 +36,25 @@ def _computes_in(node: Node) -> str | None:
     return dtypes[0] if dtypes else None
 
 
-def _retyped(around: Around, nodes: Sequence[Node], dtype: str) -> Edit:
-    """Make an edit in which ops compute in another type; values for other ops are cast back."""
-    inside = {n.id for n in nodes}
-    dtypes: dict[int, str] = {}
+def _retyped(around: Around, nodes: Sequence[Node], dtype: str, casts: Sequence[Node] = ()) -> Edit:
+    """Make an edit in which ops compute in another type; values for other ops are cast back.
+
+    The results of `casts` get the type too, so that these vanish.
+    """
+    inside = {n.id for n in (*nodes, *casts)}
+    dtypes: dict[int, str] = {around.numbers[n.outputs[0].id]: dtype for n in casts}
     ports: dict[tuple[int, int], str] = {}
     for node in nodes:
         inputs, outputs = _ports(node)
-        place = around.positions[node.id]
-        ports.update({(place, i): dtype for i in inputs})
+        ports.update({(around.positions[node.id], i): dtype for i in inputs})
         dtypes.update({around.numbers[node.outputs[k].id]: dtype for k in outputs})
-        for i in inputs:
-            value = node.inputs[i]
-            readers = around.readers.get(value.id, [])
-            if value.producer is None and all(r.id in inside for r in readers):
-                dtypes[around.numbers[value.id]] = dtype
+    read = [(n, i) for n in nodes for i in _ports(n)[0]] + [(n, 0) for n in casts]
+    for node, i in read:
+        value = node.inputs[i]
+        if value.producer is None and all(r.id in inside for r in around.readers.get(value.id, [])):
+            dtypes[around.numbers[value.id]] = dtype
     kinds = {around.positions[n.id]: n.kind for n in nodes}
-    return Edit(dtypes=dtypes, ports=ports, kinds=kinds)
+    return around.checked(Edit(dtypes=dtypes, ports=ports, kinds=kinds))
 
 
 def _region(around: Around) -> list[Node]:
@@ -84,36 +80,23 @@ def region_types(around: Around) -> Iterator[Change]:
     if have is None:
         return
     # TypeCasts inside are not needed any more; those at the border cast from another type.
-    region = [n for n in _region(around) if n.kind != "TypeCast"]
-    for dtype in _FLOATS:
-        changed = [n for n in region if _computes_in(n) not in (None, dtype)]
-        if not changed or lacks(dtype) is not None:
-            continue
-        count = f"all {len(region)} ops" if len(region) > 1 else "the op"
-        yield Change(
-            f"compute {count} connected with {called(around.node)} in {dtype}"
-            if len(region) > 1
-            else f"compute {called(around.node)} in {dtype}, inputs and outputs too",
-            around.checked(_hidden_casts(around, _retyped(around, region, dtype), region, dtype)),
-            exact=False,
-        )
-
-
-def _hidden_casts(around: Around, edit: Edit, region: Sequence[Node], dtype: str) -> Edit:
-    """Let TypeCasts between ops of the region return the region's type, so that they vanish."""
+    every = _region(around)
+    region = [n for n in every if n.kind != "TypeCast"]
     inside = {n.id for n in region}
-    dtypes = dict(edit.dtypes)
-    for node in _region(around):
-        if node.kind != "TypeCast":
-            continue
-        readers = around.readers.get(node.outputs[0].id, [])
-        if readers and all(r.id in inside for r in readers):
-            dtypes[around.numbers[node.outputs[0].id]] = dtype
-            source = node.inputs[0]
-            alone = all(r.id == node.id for r in around.readers.get(source.id, []))
-            if source.producer is None and alone:
-                dtypes[around.numbers[source.id]] = dtype
-    return replace(edit, dtypes=dtypes)
+    casts = [
+        n
+        for n in every
+        if n.kind == "TypeCast"
+        and (readers := around.readers.get(n.outputs[0].id))
+        and all(r.id in inside for r in readers)
+    ]
+    what = f"compute {called(around.node)} in {{}}, inputs and outputs too"
+    if len(region) > 1:
+        what = f"compute all {len(region)} ops connected with {called(around.node)} in {{}}"
+    for dtype in _FLOATS:
+        if lacks(dtype) is None and any(_computes_in(n) not in (None, dtype) for n in region):
+            edit = _retyped(around, region, dtype, casts)
+            yield Change(what.format(dtype), edit, exact=False)
 
 
 def op_types(around: Around) -> Iterator[Change]:
@@ -121,14 +104,14 @@ def op_types(around: Around) -> Iterator[Change]:
     have = _computes_in(around.node)
     if have is None:
         return
-    for dtype in _possible(have):
-        edit = _retyped(around, [around.node], dtype)
-        # Values that other ops read, and outputs of the graph, keep their types.
-        yield Change(
-            f"compute {called(around.node)} alone in {dtype}, with TypeCasts around it",
-            around.checked(edit),
-            exact=dtype == "f32",
-        )
+    for dtype in _FLOATS:
+        if dtype != have and lacks(dtype) is None:
+            # Values that other ops read, and outputs of the graph, keep their types.
+            yield Change(
+                f"compute {called(around.node)} alone in {dtype}, with TypeCasts around it",
+                _retyped(around, [around.node], dtype),
+                exact=dtype == "f32",
+            )
 
 
 def parameter_types(around: Around) -> Iterator[Change]:
@@ -175,10 +158,8 @@ def casts_left_out(around: Around) -> Iterator[Change]:
             if maker is None or maker.kind != "TypeCast":
                 continue
             dtype = maker.inputs[0].dtype
-            edit = _retyped(around, [node], dtype)
-            dtypes = {**edit.dtypes, around.numbers[maker.outputs[0].id]: dtype}
             yield Change(
                 f"compute {called(node)} in {dtype}, without {called(maker)} before it",
-                around.checked(Edit(dtypes=dtypes, ports=edit.ports, kinds=edit.kinds)),
+                _retyped(around, [node], dtype, [maker]),
                 exact=False,
             )
