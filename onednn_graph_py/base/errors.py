@@ -51,7 +51,7 @@ class OneDNNError(RuntimeError):
     # The call that oneDNN refused, as plain values; None if this package refused it itself.
     refused: dict[str, Any] | None = None
     answer: str | None = None
-    # `methods` sets it: a function of a higher room, which starts the other process.
+    # `methods` sets it: a function of a later layer, which starts the other process.
     asker: ClassVar[Any]
 
     def __str__(self) -> str:
@@ -151,6 +151,11 @@ class OutOfMemoryError(OneDNNError, MemoryError):
 class ExecutionError(OneDNNError):
     """The oneDNN runtime failed while it worked (status.runtime_error)."""
 
+
+# Tracebacks name an error as users catch it: onednn_graph_py.InvalidShapeError.
+for _class in tuple(globals().values()):
+    if isinstance(_class, type) and issubclass(_class, OneDNNError):
+        _class.__module__ = __name__.partition(".")[0]
 
 _Error = TypeVar("_Error", bound=Exception)
 

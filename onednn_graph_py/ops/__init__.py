@@ -8,7 +8,7 @@ and a call infers its outputs from given inputs.
 (TensorSpec(shape=(8, 10), dtype='f32'),)
 >>> ops.check("MatMul", [((8, 64), "f32"), ((65, 10), "f32")])
 Traceback (most recent call last):
-onednn_graph_py.base.errors.InvalidShapeError: op (MatMul): input 1 (weights) must have dim 0 \
+onednn_graph_py.InvalidShapeError: op (MatMul): input 1 (weights) must have dim 0 \
 equal to 64 (input 0's columns), got 65x10
 """
 

@@ -61,7 +61,7 @@ def parse(source: JSONSource) -> GraphDocument:
     --------
     >>> parse('{"version": "3.7.2", "engine_kind": "cpu", "graph": 7}')
     Traceback (most recent call last):
-    onednn_graph_py.base.errors.GraphFormatError: graph: expected a list, got 7
+    onednn_graph_py.GraphFormatError: graph: expected a list, got 7
     """
     try:
         return _document(values_of(source))

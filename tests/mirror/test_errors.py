@@ -24,6 +24,9 @@ BASES = {
     og.InvalidArgumentsError: (og.OneDNNError, ValueError),
     og.InvalidShapeError: (og.InvalidArgumentsError,),
     og.InvalidDataTypeError: (og.InvalidArgumentsError,),
+    og.InvalidIndexError: (og.InvalidShapeError, IndexError),
+    og.NoDeviceError: (og.InvalidArgumentsError,),
+    og.GraphFormatError: (og.InvalidGraphError,),
     og.InvalidGraphError: (og.OneDNNError, ValueError),
     og.InvalidGraphOpError: (og.InvalidGraphError,),
     og.UnimplementedError: (og.OneDNNError,),
@@ -82,8 +85,13 @@ def test_what_lack_of_memory_throws_is_a_memory_error():
 @pytest.mark.parametrize("error", BASES)
 def test_the_tree_of_exceptions(error):
     assert error.__bases__ == BASES[error]
-    assert error.__module__ == "onednn_graph_py.base.errors"
-    assert getattr(og.errors, error.__name__) is error
+    assert error.__module__ == "onednn_graph_py"
+    assert getattr(og.errors, error.__name__) is getattr(og, error.__name__) is error
+
+
+def test_the_tree_has_every_exception_of_the_package():
+    classes = {value for value in vars(og.errors).values() if isinstance(value, type)}
+    assert {c for c in classes if issubclass(c, og.OneDNNError)} == set(BASES)
 
 
 def raised():

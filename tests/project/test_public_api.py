@@ -138,6 +138,11 @@ def test_public_modules_keep_their_old_paths_for_a_version():
         assert og.capture is importlib.import_module("onednn_graph_py.tools.capture")
 
 
+def test_the_changelog_lists_the_old_paths_with_the_new_ones():
+    row = r"^  \| `onednn_graph_py\.(\S+)` \| `onednn_graph_py\.(\S+)` \|$"
+    assert dict(re.findall(row, (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)) == MOVED
+
+
 def test_what_has_left_the_package_is_named_with_its_place():
     with pytest.raises(AttributeError, match=r"in a clone, \./dev patterns runs the gallery"):
         _ = og.patterns

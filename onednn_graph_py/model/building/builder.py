@@ -154,7 +154,7 @@ class GraphBuilder(BuilderMethods):
             The dims, -1 for one that only a call determines; a model compiles for each new size.
         dtype : str
             oneDNN's name of the data type, such as ``bf16``; or one that only host steps and views
-            read, such as ``s64`` (`onednn_graph_py.base.dtypes.HOST_DTYPES`).
+            read, such as ``s64`` (`dtypes.HOST_DTYPES`).
         name : str, optional
             The name by which a call may pass it; ``input0`` and so on by default.
         strides : sequence of int, optional
@@ -440,7 +440,7 @@ class GraphBuilder(BuilderMethods):
         Notes
         -----
         Besides oneDNN's data types there are those of
-        `onednn_graph_py.base.dtypes.HOST_DTYPES`, such as ``s64`` and ``f64``, which only host
+        `dtypes.HOST_DTYPES`, such as ``s64`` and ``f64``, which only host
         steps and views read. A call of the model takes the GIL once for host steps that follow each
         other. What the function raises reaches the caller, with a note that names the step; the
         model stays usable. The function runs at each call, even if it reads only constants, and in

@@ -4,7 +4,7 @@ Random numbers are not enough: a variance must be positive, scales are small, a 
 scores is 0 or a large negative number, and a backward op's input that is the forward op's result
 must be a possible one. The rules depend on the port's name in the op that reads the input.
 Quantized integers have their type's whole range, unless results would saturate
-(`onednn_graph_py.model.checking.integer_ranges`).
+(`integer_ranges`).
 
 The numbers come from a counter-based generator (SplitMix64, Steele et al. 2014), so that an
 exported C++ program makes the same ones.

@@ -210,7 +210,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
     """A graph that can be called with arrays; `GraphBuilder.compile` makes it.
 
     ``model(*inputs, out=None, **named)`` takes NumPy arrays, or objects that support DLPack, by
-    position or by name, with 4-bit integers packed as by `onednn_graph_py.base.dtypes`. It writes
+    position or by name, with 4-bit integers packed as by `dtypes`. It writes
     to the array or arrays `out` if they are given, and returns an array for each output. Before it
     writes anything, it raises `InvalidArgumentsError` (inputs are missing, unknown or too many;
     `out` is read-only or overlaps), `InvalidShapeError` or `InvalidDataTypeError` (an array is not

@@ -302,10 +302,9 @@ def explain(
     """Report what runs, how fast, and why ops were not fused.
 
     The report gives for each step its ops, the kernels that oneDNN chose, layouts, memory, time,
-    and the share of this machine's peak that it reaches
-    (`onednn_graph_py.tools.explaining.peaks`). For ops that stayed unfused or have no kernel, it
-    gives the reason, and single changes that help. Another process finds the kernels: it runs the
-    model with oneDNN's verbose log on.
+    and the share of this machine's peak that it reaches. For ops that stayed unfused or have no
+    kernel, it gives the reason, and single changes that help. Another process finds the kernels: it
+    runs the model with oneDNN's verbose log on.
 
     Parameters
     ----------

@@ -16,13 +16,6 @@ __all__ = ["Style", "to_python"]
 
 Style = Literal["builder", "mirror"]
 
-# What a program imports for the text that it has.
-_IMPORTS = {
-    "unpack_int4(": "from onednn_graph_py.base.dtypes import unpack_int4",
-    " pack_int4(": "from onednn_graph_py.base.dtypes import pack_int4",
-    "filled(": "from onednn_graph_py.model.checking.filling import Fill, filled",
-}
-
 _PRINT = '''
 
 def show(name, values):
@@ -116,7 +109,11 @@ def _finished(program: Program, lines: list[str]) -> str:
     imports = ["import sys", ""] if "sys." in text else []
     imports += ["import ml_dtypes"] if "ml_dtypes." in text else []
     imports += ["import numpy as np", "", "import onednn_graph_py as og"]
-    imports += [line for use, line in _IMPORTS.items() if use in text]
+    imports += (
+        ["from onednn_graph_py.model.checking.filling import Fill, filled"]
+        if "filled(" in text
+        else []
+    )
     about = f'"""A oneDNN graph, exported by onednn_graph_py: {len(program.ops)} ops."""'
     return "\n".join([about, "", *imports, _PRINT, text]) + "\n"
 
@@ -153,7 +150,7 @@ def _mirror(program: Program) -> str:
     for t in program.given:
         values = _values(t, program.seed)
         if t.dtype in ("s4", "u4") and t.data is None:
-            values = f'pack_int4({values}, "{t.dtype}")'
+            values = f'og.dtypes.pack_int4({values}, "{t.dtype}")'
         elif t.strides is not None:
             values = f"in_layout({values}, {t.name})"
         lines.append(f"    {t.number}: {values},{_comment(t)}")
@@ -195,7 +192,7 @@ def _builder(program: Program) -> str:
         if t.constant:
             values = _values(t, program.seed)
             if t.dtype in ("s4", "u4") and t.data is not None:
-                values = f'unpack_int4({values}, {t.shape}, "{t.dtype}")'
+                values = f'og.dtypes.unpack_int4({values}, {t.shape}, "{t.dtype}")'
             lines.append(f'{t.name} = b.constant({values}, "{t.dtype}"){_comment(t)}')
             continue
         strides = f", strides={t.strides}" if t.strides is not None else ""
@@ -220,7 +217,7 @@ def _builder(program: Program) -> str:
     several = len(program.outputs) > 1
     lines.append(f"for name, values in zip(b.outputs, {'made' if several else '[made]'}):")
     lines.append("    show(name, values)")
-    return _finished(program, lines)
+    return _header(program, lines)
 
 
 def to_python(

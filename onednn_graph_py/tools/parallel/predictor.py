@@ -87,11 +87,11 @@ class Predictor:
     Examples
     --------
     >>> import numpy as np, onednn_graph_py as og
-    >>> from onednn_graph_py.tools.parallel import Predictor
     >>> b = og.GraphBuilder()
     >>> x = b.input((-1, 2), "f32", name="x")
     >>> b.output(y=x.relu())
-    >>> with Predictor(b.compile(), threads=1, affinity=None, prepare=[(3, 2)]) as predictor:
+    >>> worker = og.parallel.Predictor(b.compile(), threads=1, affinity=None, prepare=[(3, 2)])
+    >>> with worker as predictor:
     ...     batch = {"x": np.array([[-1, 1]], np.float32), "id": np.array([7])}
     ...     predictor(batch)
     {'id': array([7]), 'y': array([[0., 1.]], dtype=float32)}
