@@ -259,8 +259,12 @@ class BuilderOps:
         if self.parameters.dtype != "int8" or summand:
             return x
         scale, signed = self.parameters.activation(name)
-        rounding = {"scales": [scale], "zps": [0], "qtype": "per_tensor"}
-        return Rounded(x.quantize(dtype="s8" if signed else "u8", **rounding), rounding)
+        # Without VNNI oneDNN halves the weights of s8 sources, which is exact for even ones only.
+        shifted = signed and self.parameters.largest < 127
+        zero = 128 if shifted else 0
+        rounding = {"scales": [scale], "zps": [zero], "qtype": "per_tensor"}
+        dtype = "s8" if signed and not shifted else "u8"
+        return Rounded(x.quantize(dtype=dtype, **rounding), rounding)
 
 
 def seconds_to_partition(builder: Any) -> float:

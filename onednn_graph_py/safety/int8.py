@@ -17,8 +17,8 @@ _QUANTIZE = frozenset({"Quantize"})
 
 @defect(
     "this CPU has no VNNI, without which oneDNN's int8 products saturate at 16 bits; constant "
-    f"weights from -{LARGEST_WEIGHT} to {LARGEST_WEIGHT}, or even ones for convolutions of "
-    "s8, would be right in one partition, and faster",
+    f"weights from -{LARGEST_WEIGHT} to {LARGEST_WEIGHT} would be right in one partition, and "
+    "faster; convolutions of s8 need even ones instead, or u8 with zero point 128 as source",
     Needs(PRODUCTS, fused=True, beside=DEQUANTIZES),
     Where(lacks=("vnni",)),
 )
