@@ -138,7 +138,7 @@ class MissingNameError(UnimplementedError, AttributeError):
 
 
 class KnownDefectError(UnimplementedError):
-    """The linked oneDNN would crash with this, or leave its buffers; the message says what helps.
+    """The linked oneDNN would crash or access memory out of bounds; the message says what helps.
 
     It is valid, and refused because of a defect that oneDNN is known to have.
     """

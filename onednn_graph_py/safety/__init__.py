@@ -1,8 +1,8 @@
 """Checks that the mirror makes, with the GIL held, before it passes something to oneDNN.
 
 `limits` and `shapes` check the assumptions of every version of oneDNN. The rows of `table`, and
-`partitioning`, describe uses on which a version crashes or leaves its buffers although all of these
-hold.
+`partitioning`, describe uses with which a version crashes or accesses memory out of bounds although all
+of these hold.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _check_row(op: Op, name: str) -> None:
 
 
 def check_op(values: tuple[Any, ...], name: str = "", validate: bool = False) -> None:
-    """Check one op for faults that make oneDNN crash or leave its buffers, in every version.
+    """Check one op for what makes every oneDNN crash or access memory out of bounds.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def check_partition(
     InvalidShapeError
         The shapes don't fit together, or elements of a tensor share memory.
     KnownDefectError
-        The partition is valid, but makes oneDNN crash or leave its buffers.
+        The partition is valid, but makes oneDNN crash or access memory out of bounds.
     """
     conditions = current(threads or None)
     made = [op_of(values, conditions.version) for values in ops]

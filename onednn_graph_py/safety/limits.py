@@ -1,6 +1,6 @@
 """Limits of oneDNN on attributes, ranks and strides, in every version.
 
-oneDNN checks few of them itself; beyond the others it may crash or leave its buffers.
+oneDNN checks few of them itself; beyond the others it may crash or access memory out of bounds.
 """
 
 from __future__ import annotations

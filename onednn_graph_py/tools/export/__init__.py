@@ -1,4 +1,4 @@
-"""Graphs as programs, for bug reports and to continue in C++.
+"""Graphs as programs, for reports to oneDNN and to continue in C++.
 
 `to_python` and `to_cpp` write complete programs that fill the inputs with the same numbers, run the
 graph and print the same lines; `benchdnn_command` returns the command that makes oneDNN's own
