@@ -1,8 +1,8 @@
 """Checks that the mirror makes, with the GIL held, before it passes something to oneDNN.
 
 `limits` and `shapes` check the assumptions of every version of oneDNN. The rows of `table`, and
-`partitioning`, describe uses with which a version crashes or accesses memory out of bounds although all
-of these hold.
+`partitioning`, describe uses with which a version crashes or accesses memory out of bounds
+although all of these hold.
 """
 
 from __future__ import annotations
