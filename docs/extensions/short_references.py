@@ -27,6 +27,7 @@ _MODULES = {f"{_PACKAGE}{name}.": name for name in ("onnx", "torch")} | {
     for name in set(dir(og)) - {"onnx", "torch"}
     if inspect.ismodule(module := getattr(og, name))
 }
+_MODULES[f"{_PACKAGE}frontends.regions."] = "frontends"  # which has its names
 _FULL_NAMES = {name: full for full, name in _MODULES.items()}
 _log = logging.getLogger(__name__)
 
