@@ -156,6 +156,11 @@ memory_ptr from_dlpack(py::handle source, const logical_tensor &lt, bool of_sycl
         raise_invalid_arguments(context(lt) + "expected memory on the CPU (DLPack device type 1), "
                 "got DLPack device type " + std::to_string(device_type));
 
+    // torch's DLPack leaves the sign out that a lazily negated tensor still owes.
+    if (py::hasattr(source, "is_neg") && source.attr("is_neg")().cast<bool>())
+        raise_invalid_arguments(context(lt) + "the tensor has torch's negative bit, which DLPack "
+                "can't say; pass its resolve_neg()");
+
     py::object result;
     try {
         result = source.attr("__dlpack__")(py::arg("max_version") = py::make_tuple(1, 0));

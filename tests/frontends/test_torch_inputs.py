@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import pytest
+
+import onednn_graph_py as og
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 front = pytest.importorskip("onednn_graph_py.torch")
+from torch._subclasses import FakeTensorMode  # noqa: E402
+
 F = torch.nn.functional
 
 
@@ -192,6 +197,9 @@ class Own(torch.Tensor):
     """A subclass of torch's tensors."""
 
 
+NEGATIVE = torch._neg_view(ROWS)
+
+
 @pytest.mark.parametrize(
     "function, x",
     [
@@ -201,11 +209,69 @@ class Own(torch.Tensor):
         (lambda x: x.dequantize().relu(), quantized(ROWS)),
         (lambda x: (x @ torch.ones(6, 6)).relu(), ROWS.as_subclass(Own)),
         (lambda x: (x @ x.mT).relu(), torch._neg_view(ROWS)),
+        (lambda x: (x @ NEGATIVE.mT).relu(), ROWS),
     ],
-    ids=["sparse", "complex", "f64", "quantized", "subclass", "negative"],
+    ids=["sparse", "complex", "f64", "quantized", "subclass", "negative", "negative weight"],
 )
 def test_kinds_of_tensors(function, x):
     agree(function, (x,), (x,))
+
+
+def fake(x):
+    with FakeTensorMode() as mode:
+        return mode.from_tensor(x)
+
+
+IMAGINARY = torch.complex(ROWS, ROWS + 1).conj()
+READ = {
+    "real part": IMAGINARY.real,
+    "subclass": ROWS.as_subclass(Own),
+    "repeated": ROWS[:1].expand(4, 6),
+    "columns": ROWS.mT.contiguous().mT,
+    "detached": torch.nn.Parameter(ROWS).detach(),
+}
+REFUSED = {
+    "imaginary part": (IMAGINARY.imag, "negative bit"),
+    "conjugate": (IMAGINARY, "conjugate bit"),
+    "gradients": (torch.nn.Parameter(ROWS), "require gradient"),
+    "sparse": (ROWS.to_sparse(), "torch.strided"),
+    "quantized": (quantized(ROWS), "QInt"),
+    "meta": (ROWS.to("meta"), "meta"),
+    "mkldnn": (ROWS.to_mkldnn(), "OpaqueTensorImpl"),
+    "zeros": (torch._efficientzerotensor((4, 6)), "no memory|null address"),
+    "fake": (fake(ROWS), "no memory|null address"),
+    "functional": (torch._to_functional_tensor(ROWS), "no memory|null address"),
+}
+
+
+def through_the_mirror(x):
+    strides = x.stride() if x.layout is torch.strided else (6, 1)
+    lt = og.logical_tensor(0, "f32", (4, 6), strides)
+    return og.tensor(lt, og.engine("cpu", 0), x).numpy()
+
+
+def through_a_model(x):
+    b = og.GraphBuilder()
+    b.output(b.input((4, 6), name="given").relu())
+    return b.compile()(x)
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_tensors_are_read_without_torch_compile(kind):
+    wanted = READ[kind].numpy()
+    np.testing.assert_array_equal(through_the_mirror(READ[kind]), wanted)
+    np.testing.assert_array_equal(through_a_model(READ[kind]), np.maximum(wanted, 0))
+
+
+@pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
+@pytest.mark.parametrize("kind", REFUSED)
+def test_tensors_that_dlpack_does_not_describe_are_refused(kind):
+    """Above all they are not read wrongly: DLPack leaves out the negative bit, and memory."""
+    x, reason = REFUSED[kind]
+    with pytest.raises((BufferError, ValueError, NotImplementedError), match=reason):
+        through_the_mirror(x)
+    with pytest.raises(og.InvalidArgumentsError, match=rf"input 'given'.*({reason})"):
+        through_a_model(x)
 
 
 def test_mask_of_f32_for_bf16():

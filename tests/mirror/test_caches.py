@@ -41,7 +41,7 @@ def test_a_capacity_is_kept(cache):
         assert get() == 77
 
 
-@pytest.mark.parametrize("wrong", [-1, 2**64, 10**30])
+@pytest.mark.parametrize("wrong", [-1, 2**63, 2**64 - 1, 2**64, 10**30])
 def test_a_capacity_out_of_range_is_refused(cache, wrong):
     _, get, set_ = cache
     before = get()

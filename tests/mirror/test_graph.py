@@ -63,6 +63,15 @@ def test_add_op_answers_success(graph):
     assert graph.add_op(relu_op(1), False) is og.status.success
 
 
+@pytest.mark.parametrize(
+    ("kind", "outputs"), [("Wildcard", 1), ("End", 0), ("ReLU", 1)]
+)
+def test_a_placeholder_of_rank_0_is_taken(kind, outputs):
+    source, made = (og.logical_tensor(i, "f32", 0, "strided") for i in range(2))
+    g = og.graph("cpu")
+    assert g.add_op(og.op(0, kind, [source], [made][:outputs])) is og.status.success
+
+
 def test_add_op_after_finalize_is_refused(graph):
     graph.finalize()
     with pytest.raises(og.InvalidGraphError, match="finalized already") as caught:

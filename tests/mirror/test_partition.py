@@ -133,6 +133,7 @@ WRONG = [
     ([DST], [SRC], og.InvalidArgumentsError, r"is not a port; expected ids \[0\]"),
     ([SRC], [DST, DST], og.InvalidArgumentsError, r"output 1 is given more often"),
     ([SRC, LT(9, "f32", [1], "strided")], [DST], og.InvalidArgumentsError, "id=9.*not a port"),
+    ([SRC], [DST, LT(9, "f32", [1], "strided")], og.InvalidArgumentsError, "id=9.*not a port"),
     ([LT(0, "bf16", [4, 8], "strided")], [DST], og.InvalidDataTypeError, "data type differs"),
     ([SRC], [LT(1, "s32", [4, 8], "strided")], og.InvalidDataTypeError, "data type differs"),
     ([LT(0, "f32", [8, 4], "strided")], [DST], og.InvalidShapeError, "shape differs"),

@@ -197,6 +197,7 @@ def test_the_data_type_of_an_output_may_be_chosen():
     assert x.type_cast(dtype="bf16").dtype == "bf16"
     assert x.type_cast(dtype=np.float16).dtype == "f16"
     assert x.type_cast(dtype=og.logical_tensor.bf16).dtype == "bf16"
+    assert x.quantize(scales=[0.1], zps=[0], dtype=np.uint8).dtype == "u8"
     with pytest.raises(og.InvalidDataTypeError, match=r"op 'c' \(TypeCast\).*give dtype"):
         x.type_cast(name="c")
     assert run(lambda x: x.type_cast(dtype="bf16"), X).dtype == BF16

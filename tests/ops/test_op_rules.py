@@ -203,6 +203,12 @@ def test_refused_with_a_reason_that_names_op_and_port(name):
         # As in C++, gamma and beta are not read.
         ("LayerNorm", [(4, 8), (8,), (8,)], (4, 8), {"use_affine": False, "keep_stats": False}),
         (
+            "GroupNorm",
+            [(2, 4, 3), (4,), (4,)],
+            (2, 4, 3),
+            {"groups": 2, "use_affine": False, "keep_stats": False, "data_format": "NCX"},
+        ),
+        (
             "LayerNormBackward",
             [(4, 8), (4, 8), (4,), (4,), (8,), (8,)],
             (4, 8),

@@ -10,7 +10,12 @@ import numpy.typing as npt
 
 from ... import _core
 from ...base.dtypes import HOST_DTYPES, pack_int4
-from ...base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
+from ...base.errors import (
+    InvalidArgumentsError,
+    InvalidDataTypeError,
+    InvalidShapeError,
+    OneDNNError,
+)
 from ...ops.terms import shape_text
 from ..building.value import row_major
 from ..planning import Plan
@@ -174,8 +179,17 @@ def _as_array(
             f"{what} has torch's negative bit, which DLPack can't say; pass its resolve_neg()"
         )
     try:
-        return np.from_dlpack(given)
-    except (BufferError, RuntimeError, TypeError):
+        made: npt.NDArray[Any] = np.from_dlpack(given)
+    except (BufferError, RuntimeError, TypeError, ValueError):
         # NumPy's DLPack does not support bf16 and 8-bit floats; the mirror's does.
-        made: npt.NDArray[Any] = _core.tensor(lt, engine, given).numpy()
-        return made
+        try:
+            made = _core.tensor(lt, engine, given).numpy()
+        except OneDNNError:
+            raise
+        except (BufferError, RuntimeError, ValueError) as refused:
+            raise InvalidArgumentsError(f"{what} can't be read by DLPack: {refused}") from refused
+    if made.flags.owndata and made.size:  # NumPy takes new memory for the null address
+        raise InvalidArgumentsError(
+            f"{what} has no memory, as a FakeTensor or a tensor within torch.func.functionalize"
+        )
+    return made
