@@ -93,6 +93,8 @@ ONNXRUNTIME_DIFFERS = {
     "test_maxunpool_export_with_output_shape",
     "test_resize_downsample_scales_linear_align_corners",
     "test_resize_downsample_scales_cubic_align_corners",
+    "test_attention_4d_with_past_and_present_qk_matmul_bias_3d_mask_causal",
+    "test_attention_4d_with_past_and_present_qk_matmul_bias_4d_mask_causal",
 }
 """Cases of which onnxruntime, too, gives other numbers than onnx expects."""
 
@@ -108,7 +110,7 @@ def test_islands_in_onnxruntime_give_what_onnx_expects(name):
         if runs_in_reference(case) and case.model.graph.node[0].op_type != "FlexAttention":
             raise
         pytest.skip("neither onnxruntime nor onnx's reference runs it")
-    assert bool(found.wrong) == (name in ONNXRUNTIME_DIFFERS), found.wrong
+    assert bool(found.wrong) == (name in ONNXRUNTIME_DIFFERS and not found.ops), found.wrong
 
 
 @pytest.mark.parametrize("name", model_cases())
