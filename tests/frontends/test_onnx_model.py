@@ -312,6 +312,16 @@ def test_lookups_by_numbers_of_a_call():
         loaded(ids + 8)
 
 
+def test_lookups_by_views_of_indices():
+    model = model_of(
+        """g (int64[N, S] ids) => (float[N, 8] y, float[S, N, 8] z) <"""
+        + MATRIX
+        + """, int64 last = {-1}> { c = Gather <axis = 1> (ids, last) y = Gather(w, c)
+            t = Transpose <perm = [1, 0]> (ids) z = Gather(w, t) }"""
+    )
+    check(model, [np.array([[0, 7, -1], [3, 2, 5]])], [np.array([[4]])])
+
+
 def test_elements_by_numbers_of_a_call():
     model = model_of(
         """g (float[N, 8] x, int64[M, S] i) => (float[M, S] y) {

@@ -263,6 +263,20 @@ def test_tensors_are_read_without_torch_compile(kind):
     np.testing.assert_array_equal(through_a_model(READ[kind]), np.maximum(wanted, 0))
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e5m2"])
+@pytest.mark.parametrize("kind", ["repeated", "columns"])
+def test_tensors_of_types_that_numpy_lacks_may_have_strides(kind, dtype):
+    x = READ[kind].to(getattr(torch, dtype))
+    b = og.GraphBuilder()
+    b.output(
+        b.input((4, 6), {"bfloat16": "bf16", "float8_e5m2": "f8_e5m2"}[dtype]).transpose((1, 0))
+    )
+    model = b.compile()
+    np.testing.assert_array_equal(model(x).astype(np.float32), x.float().numpy().T)
+    with pytest.raises(og.InvalidShapeError, match="input 'input0' must have the shape 4x6"):
+        model(x.mT)
+
+
 @pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
 @pytest.mark.parametrize("kind", REFUSED)
 def test_tensors_that_dlpack_does_not_describe_are_refused(kind):

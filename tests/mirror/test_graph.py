@@ -63,9 +63,7 @@ def test_add_op_answers_success(graph):
     assert graph.add_op(relu_op(1), False) is og.status.success
 
 
-@pytest.mark.parametrize(
-    ("kind", "outputs"), [("Wildcard", 1), ("End", 0), ("ReLU", 1)]
-)
+@pytest.mark.parametrize(("kind", "outputs"), [("Wildcard", 1), ("End", 0), ("ReLU", 1)])
 def test_a_placeholder_of_rank_0_is_taken(kind, outputs):
     source, made = (og.logical_tensor(i, "f32", 0, "strided") for i in range(2))
     g = og.graph("cpu")

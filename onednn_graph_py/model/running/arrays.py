@@ -183,6 +183,9 @@ def _as_array(
     except (BufferError, RuntimeError, TypeError, ValueError):
         # NumPy's DLPack does not support bf16 and 8-bit floats; the mirror's does.
         try:
+            if hasattr(given, "stride"):  # torch's
+                own = list(given.shape), list(given.stride())
+                lt = _core.logical_tensor(lt.get_id(), lt.get_data_type(), *own)
             made = _core.tensor(lt, engine, given).numpy()
         except OneDNNError:
             raise
