@@ -792,6 +792,15 @@ def test_constants_have_names_and_are_listed():
     assert first.logical_tensor.get_property_type() is og.logical_tensor.constant
 
 
+def test_a_constant_may_have_only_dlpack():
+    class Producer:
+        __dlpack__, __dlpack_device__ = X.__dlpack__, X.__dlpack_device__
+
+    b = og.GraphBuilder()
+    np.testing.assert_array_equal(b.constant(Producer()).data, X)
+    assert b.constant(Producer(), "bf16").dtype == "bf16"
+
+
 def test_a_constant_of_undefined_data_type_is_refused():
     with pytest.raises(og.InvalidArgumentsError, match="undef"):
         og.GraphBuilder().constant([1.0], "undef")

@@ -215,7 +215,8 @@ class GraphBuilder(BuilderMethods):
         Parameters
         ----------
         array : array_like
-            The elements; bf16, 8-bit floats and 4-bit integers as ml_dtypes' types.
+            The elements, also of an object that has only DLPack; bf16, 8-bit floats and 4-bit
+            integers as ml_dtypes' types.
         dtype : str, optional
             The data type to convert to, rounding to nearest even.
         name : str, optional
@@ -245,7 +246,9 @@ class GraphBuilder(BuilderMethods):
         if not (copy is None or isinstance(copy, bool)):
             raise InvalidArgumentsError(f"constant: copy must be True, False or None, got {copy!r}")
         made = self._named(name, f"constant{len(self.contents.constants)}")
-        values = np.asarray(array)
+        given: Any = array
+        only_dlpack = hasattr(given, "__dlpack__") and not hasattr(given, "__array__")
+        values = np.from_dlpack(given) if only_dlpack else np.asarray(given)
         if dtype is None:
             dtype = data_type_of(values.dtype).name
         else:
