@@ -151,7 +151,8 @@ def test_what_has_left_the_package_is_named_with_its_place():
 def test_help_of_compile_is_about_compiling():
     told = help_of(og.GraphBuilder().compile)
     assert "method compile" in told.splitlines()[0]
-    assert "compile(*, layout: " in told and "-> 'CompiledGraph'" in told
+    signature = "".join(told.split())  # from 3.13 on it has a line for each parameter
+    assert "compile(*,layout:" in signature and "->'CompiledGraph'" in signature
     assert "Compile the graph into a model" in told
     options = list(inspect.signature(og.CompiledGraph).parameters)
     assert list(inspect.signature(og.GraphBuilder.compile).parameters) == options
