@@ -16,12 +16,7 @@ __all__ = ["Style", "to_python"]
 
 Style = Literal["builder", "mirror"]
 
-# What a program imports for the text that it has.
-_IMPORTS = {
-    "unpack_int4(": "from onednn_graph_py.base.dtypes import unpack_int4",
-    " pack_int4(": "from onednn_graph_py.base.dtypes import pack_int4",
-    "filled(": "from onednn_graph_py.model.checking.filling import Fill, filled",
-}
+_FILLING = "from onednn_graph_py.model.checking.filling import Fill, filled"
 
 _PRINT = '''
 
@@ -116,7 +111,7 @@ def _finished(program: Program, lines: list[str]) -> str:
     imports = ["import sys", ""] if "sys." in text else []
     imports += ["import ml_dtypes"] if "ml_dtypes." in text else []
     imports += ["import numpy as np", "", "import onednn_graph_py as og"]
-    imports += [line for use, line in _IMPORTS.items() if use in text]
+    imports += [_FILLING] if "filled(" in text else []
     about = f'"""A oneDNN graph, exported by onednn_graph_py: {len(program.ops)} ops."""'
     return "\n".join([about, "", *imports, _PRINT, text]) + "\n"
 
@@ -153,7 +148,7 @@ def _mirror(program: Program) -> str:
     for t in program.given:
         values = _values(t, program.seed)
         if t.dtype in ("s4", "u4") and t.data is None:
-            values = f'pack_int4({values}, "{t.dtype}")'
+            values = f'og.dtypes.pack_int4({values}, "{t.dtype}")'
         elif t.strides is not None:
             values = f"in_layout({values}, {t.name})"
         lines.append(f"    {t.number}: {values},{_comment(t)}")
@@ -195,7 +190,7 @@ def _builder(program: Program) -> str:
         if t.constant:
             values = _values(t, program.seed)
             if t.dtype in ("s4", "u4") and t.data is not None:
-                values = f'unpack_int4({values}, {t.shape}, "{t.dtype}")'
+                values = f'og.dtypes.unpack_int4({values}, {t.shape}, "{t.dtype}")'
             lines.append(f'{t.name} = b.constant({values}, "{t.dtype}"){_comment(t)}')
             continue
         strides = f", strides={t.strides}" if t.strides is not None else ""
