@@ -156,6 +156,7 @@ def add_form(draft: PlanDraft, nodes: Nodes) -> bool:
         return False
     with draft.attempt() as keep:
         for part, _ in groups:
+            part = reading_folded(draft, part)
             if isinstance(part[0], ForeignNode):
                 add_foreign(draft, part[0])
             elif not add_part(draft, part, why):
