@@ -76,19 +76,28 @@ class GuardedMemory:
 
     def elements(self) -> Array:
         """Return the tensor's elements, as a view; a copy for 4-bit integers."""
-        if self.dtype in _PACKED:
-            return unpack_int4(self.own, self.shape, self.dtype)
-        target = np.dtype(NUMPY_DTYPES[self.dtype])
+        return self._strided(self._unpacked() if self.dtype in _PACKED else self.own)
+
+    def _strided(self, memory: Array) -> Array:
+        item = np.dtype(np.int8 if self.dtype in _PACKED else NUMPY_DTYPES[self.dtype])
         if 0 in self.shape:
-            return np.empty(self.shape, target)
-        strides = [s * target.itemsize for s in self.strides]
-        made: Array = np.ndarray(self.shape, target, self.own, strides=strides)
+            return np.empty(self.shape, item)
+        strides = [s * item.itemsize for s in self.strides]
+        made: Array = np.ndarray(self.shape, item, memory, strides=strides)
         return made
+
+    def _unpacked(self) -> Array:
+        """Return the 4-bit integers from the first element to the last, gaps between too."""
+        last = sum((d - 1) * s for d, s in zip(self.shape, self.strides, strict=True))
+        count = 0 if 0 in self.shape else 1 + last
+        return unpack_int4(self.own[: -(-count // 2)], (count,), self.dtype)
 
     def fill(self, array: Array) -> None:
         """Write an array's elements into the memory."""
         if self.dtype in _PACKED:
-            packed = pack_int4(array, self.dtype).reshape(-1).view(np.uint8)
+            every = self._unpacked()
+            self._strided(every)[...] = array.astype(np.int8)
+            packed = pack_int4(every, self.dtype).reshape(-1).view(np.uint8)
             self.own[: packed.size] = packed
         elif array.size:
             self.elements()[...] = array

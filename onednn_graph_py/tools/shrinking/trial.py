@@ -14,14 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ... import _core
-from ...base.dtypes import pack_int4, unpack_int4
 from ...base.errors import OneDNNError, UnimplementedError
 from ...base.text.numbers import gib_text
 from ...machine.memory import free_bytes
 from ...model.building.builder import GraphBuilder
 from ...model.checking.expected import compare_values, reference_values
 from ...model.checking.filling import fill_inputs
-from ...reference.rounding import NUMPY_DTYPES, round_to
+from ...model.verdicts.running import GuardedMemory
 from ...serialization import GraphDocument, OpRecord, to_builder, to_graph
 from ...serialization.tags import strides_of
 from ..replay.hardware import why_unsupported
@@ -32,7 +31,6 @@ __all__ = ["partition_trial", "run_trial", "trial_of"]
 
 Array = npt.NDArray[Any]
 
-_INT4 = ("s4", "u4")
 _MEMORY_SHARE = 0.5
 
 
@@ -164,16 +162,16 @@ class _Trial:
             compiled = partition.compile(taken, made, self.engine)
             if not run:
                 return {}
-            sources = [self._tensor(lt, arrays[lt.get_id()])[0] for lt in taken]
-            results = [self._tensor(lt) for lt in made]
-            compiled.execute(self.stream, sources, [t for t, _ in results])
+            sources = [self._memory(lt) for lt in taken]
+            for memory, lt in zip(sources, taken, strict=True):
+                memory.fill(arrays[lt.get_id()])
+            results = [self._memory(lt) for lt in made]
+            given = [memory.tensor for memory in sources]
+            compiled.execute(self.stream, given, [memory.tensor for memory in results])
             self.stream.wait()
         except OneDNNError as e:
             raise _failed(e, [op.id for op in members]) from None
-        return {
-            lt.get_id(): self._read(lt, memory)
-            for lt, (_, memory) in zip(made, results, strict=True)
-        }
+        return {id: np.array(m.elements()) for id, m in zip(outputs, results, strict=True)}
 
     def _described(self, id: int) -> _core.logical_tensor:
         """Return the logical tensor to compile a partition with: strided, with known dims."""
@@ -184,41 +182,11 @@ class _Trial:
         dtype, kind = self.values[id].dtype, record.property_type
         return _core.logical_tensor(id, dtype, list(shape), list(strides), kind)
 
-    def _tensor(
-        self, lt: _core.logical_tensor, array: Array | None = None
-    ) -> tuple[_core.tensor, Array]:
-        """Return a tensor with an array's contents, and its memory as an array.
+    def _memory(self, lt: _core.logical_tensor) -> GuardedMemory:
+        """Make memory for a tensor, with all bits set, which is NaN in floats.
 
-        All other bytes, such as gaps between rows, have all bits set, which is NaN in floats. So
-        each try has the same results.
+        So gaps between rows, which oneDNN should not read, are the same in each try.
         """
-        dtype = self.values[lt.get_id()].dtype
-        packed = dtype in _INT4
-        item = np.dtype(np.int8 if packed else NUMPY_DTYPES[dtype])
-        memory = np.full(_span(lt) * item.itemsize, 0xFF, np.uint8).view(item)
-        elements = _strided(memory, lt)
-        if array is not None:
-            elements[...] = array
-        if packed:  # packed two to a byte in memory order, with any strides
-            memory = elements = pack_int4(memory & 0xF if dtype == "u4" else memory, dtype)
-        return _core.tensor(lt, self.engine, elements), memory
-
-    def _read(self, lt: _core.logical_tensor, memory: Array) -> Array:
-        dtype = self.values[lt.get_id()].dtype
-        if dtype in _INT4:
-            return round_to(_strided(unpack_int4(memory, (_span(lt),), dtype), lt), dtype)
-        return np.array(_strided(memory, lt))
-
-
-def _span(lt: _core.logical_tensor) -> int:
-    """Count the elements of memory from a tensor's first element to its last."""
-    dims = lt.get_dims()
-    if 0 in dims:
-        return 0
-    return 1 + sum((d - 1) * s for d, s in zip(dims, lt.get_strides(), strict=True))
-
-
-def _strided(memory: Array, lt: _core.logical_tensor) -> Array:
-    """Return the elements of a tensor, as a view of its memory."""
-    strides = [s * memory.itemsize for s in lt.get_strides()]
-    return np.ndarray(lt.get_dims(), memory.dtype, memory, strides=strides)
+        memory = GuardedMemory(lt, self.values[lt.get_id()].dtype, self.engine)
+        memory.own[...] = 0xFF
+        return memory
