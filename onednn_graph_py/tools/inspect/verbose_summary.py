@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...base.text.names import printable
 from ...base.text.table import text_table
 from .verbose_records import (
     InfoRecord,
-    LoggedPartition,
-    LoggedPrimitive,
     MalformedRecord,
     PartitionRecord,
     PrimitiveRecord,
@@ -130,30 +129,30 @@ def _table(title: str, rows: tuple[SummaryRow, ...]) -> str:
 _Key = tuple[str, int | None, str, str]
 
 
-@dataclass(slots=True)
-class _Table:
-    sums: dict[_Key, tuple[int, float, float]] = field(default_factory=dict)
-
-    def add(self, row: _Key, milliseconds: float) -> None:
-        calls, total, most = self.sums.get(row, (0, 0.0, milliseconds))
-        self.sums[row] = calls + 1, total + milliseconds, max(most, milliseconds)
-
-    def rows(self) -> tuple[SummaryRow, ...]:
-        whole = sum(total for _, total, _ in self.sums.values())
-        ordered = sorted(self.sums.items(), key=lambda item: -item[1][1])
-        return tuple(
-            SummaryRow(*row, calls, total, total / calls, most, total / whole if whole > 0 else 0.0)
-            for row, (calls, total, most) in ordered
-        )
+_Sums = tuple[int, float, float]  # of calls, of milliseconds, and the most of them
 
 
-def _partition_row(p: LoggedPartition, problems: bool) -> _Key:
-    shapes = " ".join(f"{t.port}:{t.dtype}:{'x'.join(str(d) for d in t.shape)}" for t in p.tensors)
-    return f"{p.kind} ({', '.join(p.ops)})", p.id, p.implementation, shapes if problems else ""
+def _rows(sums: Mapping[_Key, _Sums]) -> tuple[SummaryRow, ...]:
+    whole = sum(total for _, total, _ in sums.values())
+    rows = [
+        SummaryRow(*key, calls, total, total / calls, most, total / whole if whole > 0 else 0.0)
+        for key, (calls, total, most) in sums.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: -row.total_ms))
 
 
-def _primitive_row(p: LoggedPrimitive, problems: bool) -> _Key:
-    return p.kind, None, p.implementation, p.problem if problems else ""
+def _key(record: PartitionRecord | PrimitiveRecord, problems: bool) -> _Key:
+    if isinstance(record, PartitionRecord):
+        p = record.partition
+        tensors = (f"{t.port}:{t.dtype}:{'x'.join(map(str, t.shape))}" for t in p.tensors)
+        what, number, problem = f"{p.kind} ({', '.join(p.ops)})", p.id, " ".join(tensors)
+        implementation = p.implementation
+    else:
+        q = record.primitive
+        what, number, problem, implementation = q.kind, None, q.problem, q.implementation
+    if record.operation != "exec":
+        implementation = f"{record.outcome} {implementation}".strip()
+    return what, number, implementation, problem if problems else ""
 
 
 def summarize(records: Iterable[Record], *, problems: bool = False) -> VerboseSummary:
@@ -161,23 +160,18 @@ def summarize(records: Iterable[Record], *, problems: bool = False) -> VerboseSu
 
     The records, such as those of `read_verbose_log`, need not fit into memory together.
     """
-    partitions, primitives, compiled, created = (_Table() for _ in range(4))
-    messages: dict[str, int] = {}
+    tables: dict[tuple[type[Record], bool], dict[_Key, _Sums]] = {
+        (kind, runs): {} for kind in (PartitionRecord, PrimitiveRecord) for runs in (True, False)
+    }
+    messages: Counter[str] = Counter()
     malformed: list[MalformedRecord] = []
     count, version = 0, ""
     for r in records:
-        if isinstance(r, PartitionRecord):
-            row = _partition_row(r.partition, problems)
-            if r.operation == "exec":
-                partitions.add(row, r.milliseconds)
-            else:
-                compiled.add(_with_outcome(row, r.outcome), r.milliseconds)
-        elif isinstance(r, PrimitiveRecord):
-            row = _primitive_row(r.primitive, problems)
-            if r.operation == "exec":
-                primitives.add(row, r.milliseconds)
-            else:
-                created.add(_with_outcome(row, r.outcome), r.milliseconds)
+        if isinstance(r, (PartitionRecord, PrimitiveRecord)):
+            table = tables[type(r), r.operation == "exec"]
+            key = _key(r, problems)
+            calls, total, most = table.get(key, (0, 0.0, r.milliseconds))
+            table[key] = calls + 1, total + r.milliseconds, max(most, r.milliseconds)
         elif isinstance(r, InfoRecord):
             if not r.api and r.text.startswith("oneDNN v"):
                 version = r.text.removeprefix("oneDNN v")
@@ -186,19 +180,14 @@ def summarize(records: Iterable[Record], *, problems: bool = False) -> VerboseSu
             if len(malformed) < _SHOWN:
                 malformed.append(r)
         else:
-            messages[r.kind] = messages.get(r.kind, 0) + 1
+            messages[r.kind] += 1
     return VerboseSummary(
         version,
-        partitions.rows(),
-        primitives.rows(),
-        compiled.rows(),
-        created.rows(),
-        messages,
+        _rows(tables[PartitionRecord, True]),
+        _rows(tables[PrimitiveRecord, True]),
+        _rows(tables[PartitionRecord, False]),
+        _rows(tables[PrimitiveRecord, False]),
+        dict(messages),
         count,
         tuple(malformed),
     )
-
-
-def _with_outcome(row: _Key, outcome: str) -> _Key:
-    what, number, implementation, problem = row
-    return what, number, f"{outcome} {implementation}".strip(), problem
