@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..._core import fpmath_mode
 from ...base.errors import InvalidArgumentsError
+from ...base.text.names import did_you_mean
 from .installs import HERE, Install, find_install
 from .math_mode import MathMode
 
@@ -59,10 +59,9 @@ class Settings:
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> InvalidArgumentsError:
-    names = list(dict.fromkeys(known))
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}"
-    return InvalidArgumentsError(f"{what}: oneDNN knows no {name!r}; {hint}")
+    names = dict.fromkeys(known)
+    hint = did_you_mean(name, names, str) or f"; there are: {', '.join(names)}"
+    return InvalidArgumentsError(f"{what}: oneDNN knows no {name!r}{hint}")
 
 
 def _isas(given: Sequence[str], installs: Sequence[Install]) -> list[str]:
