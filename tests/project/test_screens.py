@@ -283,7 +283,7 @@ def test_what_is_not_supported_is_told_with_a_change(page):
     legible([told])
     cube = next(t["text"] for t in told if t["text"].startswith("Pow '<cube>'"))
     assert "unsupported" in cube and "no cpu kernel for Pow" in cube
-    assert "as Square and Multiply (supported" in cube
+    assert "as products (Square + Multiply) (supported" in cube
 
 
 # -- the site that ./dev docs builds
