@@ -164,7 +164,7 @@ def _steps_text(region: RegionReport) -> list[str]:
     reasons = dict.fromkeys(s.why for s in region.steps if s.why)
     return [
         *partitions_text(region.steps, region.seconds),
-        *(f"    not fused: {why}" for why in reasons),
+        *(f"    {'' if why.startswith('written ') else 'not fused: '}{why}" for why in reasons),
     ]
 
 
