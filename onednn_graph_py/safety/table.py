@@ -94,7 +94,7 @@ def faster_form(group: Group, conditions: Conditions) -> tuple[str, str] | None:
     for row in _candidates(FORM, group.features, conditions):
         found = row.found(group, conditions)
         if found is not None:
-            return row.remedy, found.message
+            return row.remedy, found.what
     return None
 
 
