@@ -631,7 +631,9 @@ def comparing():
     b.output(b.input((8, 16)).relu())
 
     def run():
-        og.compare(b, threads=[1], seconds=0, verify=False).to_markdown()
+        found = og.compare(b, threads=[1], seconds=0, verify=False)
+        found.to_markdown()
+        found.to_dict()
 
     return run
 
@@ -734,7 +736,7 @@ if (_lacking := sycl_interop.missing()) is None:
 else:
     ELSEWHERE["onednn_graph_py.base.sycl_interop"] = _lacking
 
-WITHOUT_CODE = {"parallel.Model.prepare", "parallel.Model.with_threads"}
+WITHOUT_CODE = {"tools.parallel.Model.prepare", "tools.parallel.Model.with_threads"}
 """Operations of protocols, which classes of other modules have."""
 
 

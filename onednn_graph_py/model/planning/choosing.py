@@ -10,7 +10,7 @@ from ...ops.lookup import with_trait
 from ...safety.table import faster_form
 from ..building.foreign import ForeignNode
 from ..building.value import Node
-from ..rewriting import AVOIDING, RECIPES
+from ..rewriting import AVOIDING, FORMS, RECIPES
 from . import partitions
 from .constants import reading_folded
 from .fates import Refused, Runs, Slow, add_group, add_part
@@ -145,8 +145,12 @@ def add_form(draft: PlanDraft, nodes: Nodes) -> bool:
         return False
     nodes = reading_folded(draft, nodes)
     known = faster_form(draft.group(nodes), draft.conditions)
-    written = None if known is None else draft.shared.in_form(nodes, known[0])
-    if known is None or written is None:
+    if known is None:
+        return False
+    if draft.shared.has_unknown_dims and not FORMS[known[0]].shares_weights(nodes, draft.shapes):
+        return False
+    written = draft.shared.in_form(nodes, known[0])
+    if written is None:
         return False
     draft.shapes.update(written.shapes(draft.shapes))
     why = f"written {known[0]}: {known[1]}"
