@@ -153,7 +153,7 @@ def wait_until(condition, seconds: float) -> bool:
     return True
 
 
-def own_seconds(module: str = "cli") -> float:
+def own_seconds(module: str = "tools.command_line") -> float:
     """Return the seconds on the CPU in which a process imports a module of this package."""
     code = f"import onednn_graph_py.{module}, os; print(sum(os.times()[:2]))"
     return float(subprocess.check_output([sys.executable, "-c", code]))
