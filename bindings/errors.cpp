@@ -8,8 +8,8 @@
 namespace ogp {
 namespace {
 
-// The classes of onednn_graph_py/base/errors.py, indexed by dnnl_status_t. The references live as long
-// as the interpreter: exceptions may be raised until its very end.
+// The classes of onednn_graph_py/base/errors.py, indexed by dnnl_status_t. The references live as
+// long as the interpreter: exceptions may be raised until its very end.
 std::array<PyObject *, 11> exception_of_status{};
 
 [[noreturn]] void raise_instance(

@@ -100,7 +100,8 @@ void check_partitioning(const graph_record &record) {
 }
 
 py::object tensor_of_usm(const logical_tensor &lt, const engine_ptr &e, py::handle data) {
-    return py::module_::import("onednn_graph_py.base.sycl_interop").attr("make_tensor")(lt, e, data);
+    return py::module_::import("onednn_graph_py.base.sycl_interop")
+            .attr("make_tensor")(lt, e, data);
 }
 
 py::module_ exception_classes() { return py::module_::import("onednn_graph_py.base.errors"); }
