@@ -42,7 +42,7 @@ def add(draft: PlanDraft, nodes: Nodes, partition: _core.partition | None, why: 
                 raise error
             _add_without_kernel(draft, node, error)
         return
-    if add_form(draft, nodes):
+    if add_form(draft, nodes, why):
         return
     found = add_group(draft, nodes, partition, why)
     if isinstance(found, Slow):
@@ -136,8 +136,11 @@ def _add_alternative(draft: PlanDraft, node: Node, why: str, depth: int = 3) -> 
 # -- a group in another form
 
 
-def add_form(draft: PlanDraft, nodes: Nodes) -> bool:
-    """Add a group in the form that is known to be faster, if there is one that runs."""
+def add_form(draft: PlanDraft, nodes: Nodes, why: str = "") -> bool:
+    """Add a group in the form that is known to be faster, if there is one that runs.
+
+    `why` is the reason why it is a group of its own, if it was a part of another.
+    """
     options = draft.options
     as_written = options.slow_fusions == "run" or options.policy == "debug"
     # A form has the weights with other dims: as constants, or oneDNN packs them at each call.
@@ -153,7 +156,7 @@ def add_form(draft: PlanDraft, nodes: Nodes) -> bool:
     if written is None:
         return False
     draft.shapes.update(written.shapes(draft.shapes))
-    why = f"written {known[0]}: {known[1]}"
+    why = "; ".join(filter(None, (why, f"written {known[0]}: {known[1]}")))
     try:
         groups = partitions.groups(draft, written.nodes)
     except OneDNNError:
@@ -182,7 +185,7 @@ def _add_all(
     """
     with draft.attempt() as keep:
         for part in parts:
-            if add_form(draft, part) or add_part(draft, part, why, slow=slow):
+            if add_form(draft, part, why) or add_part(draft, part, why, slow=slow):
                 continue
             if depth == 0 or len(part) > 1:
                 return False
