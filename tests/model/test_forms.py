@@ -84,27 +84,16 @@ def test_results_read_by_others_are_there_too(everywhere):
 
 
 @pytest.mark.parametrize("shape", [(-1, 48), (-1, -1, 48)])
-def test_sizes_share_weights_and_choose_their_form(shape, monkeypatch):
-    """With unknown dims each size has its form; few rows, of other layouts, have none."""
-    monkeypatch.setattr(choosing, "faster_form", lambda group, _: decide(group))
-
-    def decide(group):
-        x = group.shape(group.ops[0].inputs[0])
-        return (CONVOLUTION, "a test") if group.ops[0].kind == "MatMul" and x[-2] > 1 else None
-
-    weights = noise(1, 48, 96)
+def test_models_of_several_sizes_run_as_written(everywhere, shape):
+    """oneDNN would pack the weights in several layouts."""
     b = og.GraphBuilder()
-    b.output((b.input(shape) @ b.constant(weights)).relu())
+    b.output((b.input(shape) @ b.constant(noise(1, 48, 96))).relu())
     model = b.compile()
-    for rows in (51, 1, 47, 130, 48):
-        lead = (rows,) if len(shape) == 2 else (2, rows)
-        x = noise(rows, *lead, 48)
-        exact = np.maximum(x.astype(np.float64) @ weights, 0)
+    for rows in (51, 1, 7):
+        x = noise(rows, *((rows,) if len(shape) == 2 else (2, rows)), 48)
+        exact = np.maximum(x.astype(np.float64) @ noise(1, 48, 96), 0)
         np.testing.assert_allclose(model(x), exact, atol=48 * tolerance(48))
-        assert kinds(model, x.shape)[0][0] == ("Convolution" if rows > 47 else "MatMul")
-    (constant,) = model.builder.constants
-    folded = model._shared.folded.arrays
-    assert folded and all(np.shares_memory(a, constant.data) for a in folded)
+        assert {kind for ops in kinds(model, x.shape) for kind in ops} == {"MatMul", "ReLU"}
 
 
 def test_a_result_with_other_dims_is_written_where_it_belongs(everywhere):
@@ -113,6 +102,9 @@ def test_a_result_with_other_dims_is_written_where_it_belongs(everywhere):
     b.output(y=y, again=y, part=y[:3])
     x = noise(2, 9, 48)
     model = b.compile()
+    (constant,) = model.builder.constants
+    folded = model._shared.folded.arrays
+    assert folded and all(np.shares_memory(a, constant.data) for a in folded)
     exact = np.maximum(x.astype(np.float64) @ noise(1, 48, 96), 0)
     for found, expected in zip(model(x), (exact, exact, exact[:3]), strict=True):
         np.testing.assert_allclose(found, expected, atol=48 * tolerance(48))

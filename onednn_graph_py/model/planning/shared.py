@@ -138,7 +138,7 @@ class Shared:
         with self._lock:
             if own and key in self._written:
                 return self._written[key]
-            written = FORMS[form].write(self.builder, nodes, leaving_of(nodes, self.readers))
+            written = FORMS[form](self.builder, nodes, leaving_of(nodes, self.readers))
             if own:
                 self._written[key] = written
                 for node in () if written is None else written.nodes:

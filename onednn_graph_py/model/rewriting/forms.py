@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
 from ...ops.lookup import with_trait
 from ..building.builder import GraphBuilder
 from ..building.value import Node, Value
 from .query_blocks import in_query_blocks
-from .rule import Dims
 from .written import Written
 
 __all__ = ["FORMS", "Form"]
@@ -25,14 +23,8 @@ _OF_ONE_ROW = MappingProxyType(
 )
 
 
-class Form(NamedTuple):
-    """Another form of some groups."""
-
-    write: Callable[[GraphBuilder, Sequence[Node], Collection[int]], Written | None]
-    """Takes a graph, a group of its nodes, and the ids of the values that others read."""
-    shares_weights: Callable[[Sequence[Node], Mapping[int, Dims]], bool]
-    """Takes a group and the shapes of its values. Returns whether oneDNN has the group's weights in
-    the layout that most other sizes have too, so that a model of several sizes has one copy."""
+Form = Callable[[GraphBuilder, Sequence[Node], Collection[int]], Written | None]
+"""Takes a graph, a group of its nodes, and the ids of the values that are read outside of it."""
 
 
 def _is_product_by_constant(node: Node) -> bool:
@@ -114,17 +106,8 @@ def _over_rows_of_matrices(
     return written
 
 
-_ROWS_OF_ONE_LAYOUT = 48
-"""The number of rows from which oneDNN 3.7 has the weights in one of two layouts (AVX2)."""
-
-
-def _have_rows_of_one_layout(nodes: Sequence[Node], shapes: Mapping[int, Dims]) -> bool:
-    rows = [shapes[n.inputs[0].id][-2] for n in nodes if _is_product_by_constant(n)]
-    return min(rows) >= _ROWS_OF_ONE_LAYOUT
-
-
 FORMS: Mapping[str, Form] = {
-    "as a 1x1 convolution": Form(_as_convolutions, _have_rows_of_one_layout),
-    "in blocks of queries": Form(in_query_blocks, lambda *_: True),
+    "as a 1x1 convolution": _as_convolutions,
+    "in blocks of queries": in_query_blocks,
 }
 """The forms, by the remedy of the rows."""
