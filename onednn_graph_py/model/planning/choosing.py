@@ -8,9 +8,10 @@ from ... import _core
 from ...base.errors import InvalidGraphError, OneDNNError, UnimplementedError, reworded
 from ...ops.lookup import with_trait
 from ...safety.table import faster_form
+from ..building.builder import leaving_of
 from ..building.foreign import ForeignNode
 from ..building.value import Node
-from ..rewriting import AVOIDING, RECIPES
+from ..rewriting import AVOIDING, FORMS, RECIPES, Ops
 from . import partitions
 from .constants import reading_folded
 from .fates import Refused, Runs, Slow, add_group, add_part
@@ -154,22 +155,26 @@ def add_form(draft: PlanDraft, nodes: Nodes, why: str = "") -> bool:
     known = faster_form(draft.group(nodes), draft.conditions)
     if known is None:
         return False
-    written = draft.shared.in_form(nodes, known[0])
-    if written is None:
+    ops = Ops(draft.builder, nodes[0], draft.shapes)
+    if not FORMS[known[0]](ops, nodes, leaving_of(nodes, draft.shared.readers)):
         return False
-    draft.shapes.update(written.shapes(draft.shapes))
     why = "; ".join(filter(None, (why, f"written {known[0]}: {known[1]}")))
-    try:
-        groups = partitions.groups(draft, written.nodes)
-    except OneDNNError:
-        return False
+    made = {v.id for n in ops.nodes for v in n.outputs}
+    views = [n for n in ops.nodes if isinstance(n, ForeignNode)]
     with draft.attempt() as keep:
-        for part, _ in groups:
-            part = reading_folded(draft, part)
-            if isinstance(part[0], ForeignNode):
-                add_foreign(draft, part[0])
-            elif not add_part(draft, part, why):
+        for view in (v for v in views if v.inputs[0].id not in made):  # of weights, for example
+            add_foreign(draft, view)
+        rest = tuple(n for n in ops.nodes if not isinstance(n, ForeignNode))
+        rest = reading_folded(draft, rest)
+        try:
+            groups = partitions.groups(draft, rest)
+        except OneDNNError:
+            return False
+        for part, partition in groups:
+            if partition is None or not isinstance(add_group(draft, part, partition, why), Runs):
                 return False
+        for view in (v for v in views if v.inputs[0].id in made):
+            add_foreign(draft, view)
         keep()
     return True
 

@@ -15,7 +15,7 @@ from ..building.builder import GraphBuilder, graph_of, leaving_of, readers_of
 from ..building.constant_arrays import lies_apart
 from ..building.foreign import ForeignNode
 from ..building.value import Node, Value, is_whole
-from ..rewriting import FORMS, Written, fused
+from ..rewriting import fused
 from .folding import FoldedConstants
 from .group_keys import form_of, values_of
 from .grouping import needed, one_dequantize_each, ordered
@@ -60,7 +60,7 @@ class Shared:
         if options.policy == "fusion":
             nodes = needed(builder, fused(builder, nodes))
         self.nodes, self.equals = one_dequantize_each(builder, nodes)
-        self.readers = {id_: set(ids) for id_, ids in readers_of(builder, self.nodes).items()}
+        self.readers = readers_of(builder, self.nodes)
         self.row_major = row_major_results(self.nodes, self.readers)
         self.without_gaps = read_without_gaps(self.nodes, self.readers)
         ops = [n for n in self.nodes if not isinstance(n, ForeignNode)]
@@ -87,7 +87,6 @@ class Shared:
         self._magnitudes: dict[int, Magnitude] = {}
         self._forms: dict[Hashable, tuple[int, tuple[Value, ...]]] = {}
         self._numbers: dict[Hashable, int] = {}
-        self._written: dict[Hashable, Written | None] = {}
         self._free = itertools.count()  # atomic: threads that plan at once get different numbers
 
     def _after_fork(self) -> None:
@@ -130,22 +129,6 @@ class Shared:
         if own is None or own is node:
             return own is node
         return own.attrs is node.attrs and own.kind == node.kind and _ids(own) == _ids(node)
-
-    def in_form(self, nodes: Nodes, form: str) -> Written | None:
-        """Write a group in another form; the model's own groups are written once for all plans."""
-        own = all(self._by_id.get(n.id) is n for n in nodes)
-        key = (tuple(n.id for n in nodes), form)
-        with self._lock:
-            if own and key in self._written:
-                return self._written[key]
-            written = FORMS[form](self.builder, nodes, leaving_of(nodes, self.readers))
-            if own:
-                self._written[key] = written
-                for node in () if written is None else written.nodes:
-                    self._by_id[node.id] = node
-                    for value in node.inputs:
-                        self.readers.setdefault(value.id, set()).add(node.id)
-        return written
 
     def groups(
         self, nodes: Sequence[Node], strict: bool, partition: Callable[[Sequence[Node]], Grouping]

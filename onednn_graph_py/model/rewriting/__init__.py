@@ -4,6 +4,6 @@ from .avoiding import AVOIDING, REORDERED, complete
 from .forms import FORMS
 from .fusing import fused
 from .recipes import RECIPES
-from .written import Written
+from .rule import Ops
 
-__all__ = ["AVOIDING", "FORMS", "RECIPES", "REORDERED", "Written", "complete", "fused"]
+__all__ = ["AVOIDING", "FORMS", "RECIPES", "REORDERED", "Ops", "complete", "fused"]

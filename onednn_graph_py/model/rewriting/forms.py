@@ -7,24 +7,20 @@ where.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from types import MappingProxyType
 
 from ...ops.lookup import with_trait
-from ..building.builder import GraphBuilder
 from ..building.value import Node, Value
 from .query_blocks import in_query_blocks
-from .written import Written
+from .rule import Ops
 
 __all__ = ["FORMS", "Form"]
 
+Form = Callable[[Ops, Sequence[Node], Collection[int]], bool]
+"""Writes a group, given `Ops`, its nodes, and the ids of the values that it reads and that are read
+elsewhere too. Returns False if it does not fit."""
+
 _ELEMENTWISE = with_trait("epilogue")
-_OF_ONE_ROW = MappingProxyType(
-    {"strides": [1], "pads_begin": [0], "pads_end": [0], "dilations": [1], "data_format": "NXC"}
-)
-
-
-Form = Callable[[GraphBuilder, Sequence[Node], Collection[int]], Written | None]
-"""Takes a graph, a group of its nodes, and the ids of the values that are read outside of it."""
+_WINDOWS_OF_ONE_ROW = {"strides": [1], "pads_begin": [0], "pads_end": [0], "dilations": [1]}
 
 
 def _is_product_by_constant(node: Node) -> bool:
@@ -36,74 +32,54 @@ def _is_product_by_constant(node: Node) -> bool:
     )
 
 
-def _as_convolutions(
-    builder: GraphBuilder, nodes: Sequence[Node], leaving: Collection[int]
-) -> Written | None:
+def _as_convolutions(ops: Ops, nodes: Sequence[Node], leaving: Collection[int]) -> bool:
     """Write products of rows by constant matrices as convolutions whose windows hold one row.
 
     Rows of matrices become the rows of a batch of one, and so do what elementwise ops behind them
     read and make.
     """
-    ranks = {len(n.inputs[0].shape or ()) for n in nodes if _is_product_by_constant(n)}
-    others = {n.kind for n in nodes if not _is_product_by_constant(n)}
+    ranks = {len(ops.shapes[n.inputs[0].id]) for n in nodes if _is_product_by_constant(n)}
     if ranks == {3}:
-        return _over_rows(Written(builder), nodes)
-    matrices = all(len(n.outputs[0].shape or ()) == 2 for n in nodes)
-    if ranks == {2} and others <= _ELEMENTWISE and matrices:
-        return _over_rows_of_matrices(Written(builder), nodes, leaving)
-    return None
-
-
-def _convolution(written: Written, node: Node, x: Value, biases: Sequence[Value], y: Value) -> None:
-    """Add the convolution of a product by a constant matrix."""
-    matrix = node.inputs[1]
-    rows, columns = matrix.shape or ()
-    transposed = bool(node.attr("transpose_b"))
-    dims = (rows, columns, 1) if transposed else (1, rows, columns)
-    weights = written.value(dims, matrix)
-    written.view(node, matrix, weights, (..., None) if transposed else None)
-    attrs = {**_OF_ONE_ROW, "weights_format": "OIX" if transposed else "XIO"}
-    written.add(node, "Convolution", (x, weights, *biases), (y,), attrs)
-
-
-def _over_rows(written: Written, nodes: Sequence[Node]) -> Written:
-    for node in nodes:
-        if _is_product_by_constant(node):
-            x, _, *biases = node.inputs
-            _convolution(written, node, x, biases, node.outputs[0])
-        else:
-            written.nodes.append(node)
-    return written
-
-
-def _over_rows_of_matrices(
-    written: Written, nodes: Sequence[Node], leaving: Collection[int]
-) -> Written:
+        for node in nodes:
+            ops.node = node
+            if _is_product_by_constant(node):
+                _convolution(ops, node, node.inputs[0], node.outputs[0])
+            else:
+                ops.same()
+        return True
+    others = {n.kind for n in nodes if not _is_product_by_constant(n)}
+    matrices = all(len(ops.shapes[n.outputs[0].id]) == 2 for n in nodes)
+    if ranks != {2} or leaving or not matrices or not others <= _ELEMENTWISE:
+        return False
+    read = {v.id for n in nodes for v in n.inputs}
     batches: dict[int, Value] = {}
 
-    def read(node: Node, value: Value) -> Value:
-        if value.id not in batches and len(value.shape or ()) == 2:
-            batches[value.id] = written.batch(value)
-            written.view(node, value, batches[value.id], None)
+    def batch(value: Value) -> Value:
+        if value.id not in batches and len(ops.shapes[value.id]) == 2:
+            batches[value.id] = ops.view(value, None)
         return batches.get(value.id, value)
 
     for node in nodes:
+        ops.node = node
         (result,) = node.outputs
         if _is_product_by_constant(node):
-            x, _, *biases = node.inputs
-            x = read(node, x)
-            batches[result.id] = written.batch(result)
-            _convolution(written, node, x, biases, batches[result.id])
+            made = ops.value((1, *ops.shapes[result.id]), result.dtype)
+            _convolution(ops, node, batch(node.inputs[0]), made)
         else:
-            inputs = [read(node, v) for v in node.inputs]
-            batches[result.id] = written.batch(result)
-            written.add(node, node.kind, inputs, (batches[result.id],), node.attrs)
-    read_inside = {v.id for n in nodes for v in n.inputs}
-    for node in nodes:
-        (result,) = node.outputs
-        if result.id in leaving or result.id not in read_inside:
-            written.view(node, batches[result.id], result, 0)
-    return written
+            made = ops.again(node, *map(batch, node.inputs))
+        batches[result.id] = made
+        if result.id not in read:
+            ops.view(made, 0, result)
+    return True
+
+
+def _convolution(ops: Ops, product: Node, x: Value, y: Value) -> None:
+    """Add the convolution that computes a product by a constant matrix."""
+    _, matrix, *biases = product.inputs
+    transposed = bool(product.attr("transpose_b"))
+    weights = ops.view(matrix, (..., None) if transposed else None)
+    formats = {"data_format": "NXC", "weights_format": "OIX" if transposed else "XIO"}
+    ops.add("Convolution", (x, weights, *biases), (y,), {**_WINDOWS_OF_ONE_ROW, **formats})
 
 
 FORMS: Mapping[str, Form] = {

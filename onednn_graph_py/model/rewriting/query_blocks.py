@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from ...ops.lookup import with_trait
 from ...safety.speed import query_blocks
-from ..building.builder import GraphBuilder
 from ..building.value import Node, Value
-from .written import Written
+from .rule import Ops
 
 __all__ = ["in_query_blocks"]
 
@@ -59,77 +58,55 @@ def _attention(nodes: Sequence[Node]) -> _Attention | None:
     return _Attention(scores, tuple(between), result, rest)
 
 
-def _part(
-    written: Written, of: Node, value: Value, queries: slice | None, keys: slice | None
-) -> Value:
+def _part(ops: Ops, value: Value, queries: slice | None, keys: slice | None) -> Value:
     """Return the part of an operand for some queries, its second last dim, and keys, its last.
 
     A dim of 1 belongs to all; so does a dim that the operand does not have.
     """
-    dims = list(value.shape or ())
+    dims = ops.shapes[value.id]
     index = [slice(None)] * len(dims)
     for place, part in ((-2, queries), (-1, keys)):
         if part is not None and len(dims) >= -place and dims[place] != 1:
             index[place] = part
-            dims[place] = part.stop - part.start
-    if all(i == slice(None) for i in index):
-        return value
-    taken = written.value(tuple(dims), value)
-    written.view(of, value, taken, tuple(index))
-    return taken
+    return value if index == [slice(None)] * len(dims) else ops.view(value, tuple(index))
 
 
-def _block(written: Written, found: _Attention, queries: slice, keys: slice) -> Value:
+def _block(ops: Ops, found: _Attention, queries: slice, keys: slice) -> Value:
     """Add attention of some queries to some keys; return its result."""
-
-    def result(node: Node, *last: int) -> Value:
-        (whole,) = node.outputs
-        return written.value(((whole.shape or ())[:-2] + last), whole)
-
-    rows, columns = queries.stop - queries.start, keys.stop - keys.start
-    node = found.scores
+    ops.node = node = found.scores
     query, key = node.inputs
     by_row = bool(node.attr("transpose_b"))
-    query = _part(written, node, query, queries, None)
-    key = _part(written, node, key, keys if by_row else None, None if by_row else keys)
-    value = result(node, rows, columns)
-    written.add(node, node.kind, (query, key), (value,), node.attrs)
+    query = _part(ops, query, queries, None)
+    key = _part(ops, key, keys if by_row else None, None if by_row else keys)
+    value = ops.again(node, query, key)
     for node in found.between:
-        others = [_part(written, node, v, queries, keys) for v in node.inputs[1:]]
-        made = result(node, rows, columns)
-        written.add(node, node.kind, (value, *others), (made,), node.attrs)
-        value = made
-    node = found.result
+        ops.node = node
+        value = ops.again(node, value, *(_part(ops, v, queries, keys) for v in node.inputs[1:]))
+    ops.node = node = found.result
     by_column = bool(node.attr("transpose_b"))
-    values = node.inputs[1]
-    values = _part(written, node, values, None if by_column else keys, keys if by_column else None)
-    made = result(node, rows, (node.outputs[0].shape or ())[-1])
-    written.add(node, node.kind, (value, values), (made,), node.attrs)
-    return made
+    last = node.inputs[1]
+    last = _part(ops, last, None if by_column else keys, keys if by_column else None)
+    return ops.again(node, value, last)
 
 
-def in_query_blocks(
-    builder: GraphBuilder, nodes: Sequence[Node], leaving: Collection[int]
-) -> Written | None:
+def in_query_blocks(ops: Ops, nodes: Sequence[Node], leaving: Collection[int]) -> bool:
     """Write attention with a constant mask as one for each of some blocks of queries.
 
     A block reads only the keys that one of its queries sees, which is exact.
     """
     found = _attention(nodes)
     if found is None or any(n.outputs[0].id in leaving for n in (found.scores, *found.between)):
-        return None
+        return False
     added = [v.data for n in found.between if n.kind == "Add" for v in n.inputs[1:]]
     masks = [a for a in added if a is not None]
     blocks = query_blocks(masks[0]) if len(masks) == 1 else []
-    every = [v for n in nodes for v in (*n.inputs, *n.outputs)]
-    if len(blocks) < 2 or any(v.shape is None or -1 in v.shape for v in every):
-        return None
-    written = Written(builder)
+    if len(blocks) < 2:
+        return False
     parts = [
-        _block(written, found, slice(first, end), slice(first_key, end_key))
+        _block(ops, found, slice(first, end), slice(first_key, end_key))
         for first, end, first_key, end_key in blocks
     ]
-    axis = len(found.result.outputs[0].shape or ()) - 2
-    written.add(found.result, "Concat", parts, found.result.outputs, {"axis": axis})
-    written.nodes += found.rest
-    return written
+    axis = len(ops.shapes[found.result.outputs[0].id]) - 2
+    ops.add("Concat", parts, found.result.outputs, {"axis": axis})
+    ops.nodes += found.rest
+    return True

@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 
 from ...ops.check import check
+from ...ops.tensor_spec import TensorSpec
 from ...reference import round_to
 from ..building.builder import GraphBuilder, Readers
+from ..building.foreign import ViewNode
+from ..building.indexing import items_of
 from ..building.value import Node, Value, new_id
 
 __all__ = ["Dims", "Ops", "Rule"]
@@ -22,12 +25,13 @@ _NONE: Mapping[int, Any] = MappingProxyType({})
 
 
 class Ops:
-    """Ops in the place of a node, which make the node's outputs.
+    """Ops in the place of a node or of several, which make their outputs.
 
     Parameters
     ----------
     builder : GraphBuilder
     node : Node
+        Gives the ops that are added its name, and the line where it was made.
     shapes : dict of int to tuple of int
         The shapes of the values, by id, to which those of new values are added.
     makers, readers : mapping, optional
@@ -94,6 +98,25 @@ class Ops:
         value = self.value(shape or (), inputs[-1].dtype)
         self.add(kind, inputs, (value,), attrs)
         return value
+
+    def again(self, node: Node, *inputs: Value) -> Value:
+        """Add an op that is there, with one output, once more for other inputs."""
+        specs = [(self.shapes[v.id], v.dtype) for v in inputs]
+        shape = check(node.kind, specs, node.attrs)[0].shape
+        value = self.value(shape or (), node.outputs[0].dtype)
+        self.add(node.kind, inputs, (value,), node.attrs)
+        return value
+
+    def view(self, source: Value, index: Any, result: Value | None = None) -> Value:
+        """Add a view by an index of NumPy, which makes a new value or `result`."""
+        of, shape = self.node, self.shapes[source.id]
+        attrs = {"index": items_of(index, len(shape))}
+        node = ViewNode(new_id(), "Slice", of.name, (source,), (), attrs, of.where)
+        if result is None:
+            (spec,) = node.infer([TensorSpec(shape, source.dtype)])
+            result = self.value(spec.shape or (), source.dtype)
+        self.nodes.append(replace(node, outputs=(result,)))
+        return result
 
     def reshape(self, source: Value, shape: Dims) -> Value:
         """Reshape a value that has another shape."""
