@@ -274,9 +274,9 @@ def test_weights_in_a_form_are_released(everywhere):
     model = b.compile()
     x = noise(2, 12, 160)
     before = model(x)
-    if released := model.release_constants():
+    released = model.release_constants()
+    if current().isa != "avx":  # there oneDNN reads the weights as they are
         assert released >= weights.nbytes // 4096 * 4096
-        assert model.stats().memory_bytes < weights.nbytes
     assert np.array_equal(model(x), before)
 
 
