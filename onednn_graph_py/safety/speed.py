@@ -151,26 +151,31 @@ def _is_long(group: Group, product: Op) -> bool:
     return rows >= _ROWS and terms >= _TERMS and result[-1] >= _COLUMNS
 
 
+_MOST_ROWS, _ROWS_OF_AN_IMAGE = 256, 64
 _WORTH = 1 << 17
 """The number of weights above which a form is clearly faster: up to it, by a tenth at most."""
 
 
 @defect(
-    "oneDNN packs the weights of a convolution, but not of this product, which is 1.1 to 2.5 "
-    "times slower (AVX2, 1 and 2 cores)",
+    "oneDNN packs the weights of a convolution, but not of this product, which is up to 2 times "
+    "slower (AVX2, 1 and 2 cores)",
     Needs({"MatMul"}),
     Where(until=(3, 8), has=("avx2",), lacks=("avx512",)),
     effect=FORM,
     remedy="as a 1x1 convolution",
 )
 def product_without_packing(group: Group, op: Op, conditions: Conditions) -> Answer:
-    """Find products of two rows or more by a constant matrix, in f32.
+    """Find products of some rows by a constant matrix, in f32.
 
-    A product of one row is as fast or faster as it is.
+    For one row, and for more than 256, the product is as fast as it is; many short images make
+    convolutions slow, as 64 of 2 rows (0.6 of its speed).
     """
     left, weights = (group.tensor(t) for t in op.inputs[:2])
     x = group.shape(op.inputs[0])
-    if op.attr("transpose_a") or x is None or len(x) not in (2, 3) or x[-2] < 2:
+    if op.attr("transpose_a") or x is None or len(x) not in (2, 3):
+        return False
+    images, rows = (1, *x[:-1])[-2:]
+    if not 2 <= images * rows <= _MOST_ROWS or (images > 1 and rows < _ROWS_OF_AN_IMAGE):
         return False
     matrix = weights.data
     if matrix is None or matrix.ndim != 2 or matrix.size <= _WORTH:
@@ -214,9 +219,10 @@ def query_blocks(mask: npt.NDArray[Any]) -> list[tuple[int, int, int, int]]:
 
 @defect(
     "oneDNN computes all scores, of which a mask hides many: in blocks of queries, each with the "
-    "keys that it sees, attention is 1.4 to 1.9 times faster (AVX2 and AVX-512, 2 cores)",
+    "keys that it sees, attention is 1.2 to 1.9 times faster (AVX2 and AVX-512, 2 cores)",
     Needs({"SoftMax"}, fused=True, beside={"Add"}),
-    Where(lacks=("amx",)),
+    Where(until=(3, 8), lacks=("amx",)),
+    Where((3, 8), has=("avx2",), lacks=("amx",)),
     effect=FORM,
     remedy="in blocks of queries",
 )
