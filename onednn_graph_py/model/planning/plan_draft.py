@@ -106,6 +106,7 @@ class PlanDraft:
         self.candidates: dict[Hashable, Any] = {}
         # The groups that can be written in several forms (see `forms`).
         self.choices: dict[Hashable, Any] = {}
+        self.choice_of: dict[tuple[int, ...], Any] = {}
         self.progress = Progress(known=dict(self.shared.known))
         for value in builder.inputs:
             self.known.setdefault(value.id, value.described(shapes[value.id]))

@@ -148,6 +148,8 @@ def step_lines(step: StepFacts) -> list[tuple[str, str]]:
         made.append(("work", text))
     if step.split:
         made.append(("split", step.split))
+    if step.measured:
+        made.append(("measured", step.measured))
     return made + [("made at", line) for line in _places([o.where for o in step.ops])]
 
 
