@@ -2,8 +2,24 @@
 
 from .avoiding import AVOIDING, REORDERED, complete
 from .forms import FORMS
-from .fusing import fused
-from .recipes import RECIPES
+from .fusing import FUSING
+from .products import PRODUCTS
+from .recipes import RECIPES, WANTED, has_few_factors, selects_by_any_shape
+from .rewriter import rewritten
 from .rule import Ops
 
-__all__ = ["AVOIDING", "FORMS", "RECIPES", "REORDERED", "Ops", "complete", "fused"]
+__all__ = [
+    "AVOIDING",
+    "FIRST",
+    "FORMS",
+    "RECIPES",
+    "REORDERED",
+    "Ops",
+    "complete",
+    "has_few_factors",
+    "rewritten",
+    "selects_by_any_shape",
+]
+
+FIRST = (*PRODUCTS, *FUSING, *WANTED)
+"""The rules that write a graph before oneDNN sees it."""
