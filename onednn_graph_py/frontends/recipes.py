@@ -74,7 +74,8 @@ def clamp(at: Place, x: Value, min: float | None = None, max: float | None = Non
 def power(at: Place, x: Value, exponent: float) -> Value:
     """Return a power that oneDNN can compute: its Pow has no kernel."""
     at.need_float(x)
-    if not has_few_factors(exponent):
+    # Of -inf a product with the square root is NaN, which a power is not.
+    if not has_few_factors(exponent) or (exponent % 1 and abs(exponent) != 0.5):
         raise NotLowered(f"oneDNN has no kernel for Pow; the exponent is {exponent:g}")
     return x if exponent == 1 else at.b.pow(x, beta=float(exponent))
 

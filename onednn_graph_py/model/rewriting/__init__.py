@@ -1,10 +1,11 @@
 """Other ways to write ops: rules, and what they write."""
 
 from .avoiding import AVOIDING, REORDERED, complete
+from .early import EARLY, has_few_factors, selects_by_any_shape
 from .forms import FORMS
 from .fusing import FUSING
 from .products import PRODUCTS
-from .recipes import RECIPES, WANTED, has_few_factors, selects_by_any_shape
+from .recipes import RECIPES
 from .rewriter import rewritten
 from .rule import Ops
 
@@ -21,5 +22,5 @@ __all__ = [
     "selects_by_any_shape",
 ]
 
-FIRST = (*PRODUCTS, *FUSING, *WANTED)
+FIRST = (*PRODUCTS, *FUSING, *EARLY)
 """The rules that write a graph before oneDNN sees it."""

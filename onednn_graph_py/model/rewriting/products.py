@@ -44,9 +44,12 @@ def _channels(product: Node) -> int:
 
 def _row(ops: Ops, value: Value, dims: Dims, axis: int) -> Value | None:
     """Return a value that is added to all but one of the dims as a row of that dim."""
-    shape = value.shape or ()
-    size = dims[axis]
+    shape, size = value.shape or (), dims[axis]
+    if len(shape) > len(dims):
+        return None
     wide = (1,) * (len(dims) - len(shape)) + shape
+    if size != -1 and value.data is not None and value.data.size == 1:
+        return ops.constant(np.repeat(value.data, size), value.dtype)
     if size == -1 or wide != tuple(size if i == axis else 1 for i in range(len(dims))):
         return None
     if shape == (size,):
