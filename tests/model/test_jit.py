@@ -181,7 +181,7 @@ def test_a_wrong_op_shows_the_function_s_line():
     with pytest.raises(og.InvalidShapeError, match=r"op \(MatMul\)") as error:
         trace(model, SPEC)
     assert any(str(entry.path) == __file__ and entry.name == "model" for entry in error.traceback)
-    b = trace(lambda x: x**3, SPEC)
+    b = trace(lambda x: x**0.3, SPEC)
     with pytest.raises(og.UnimplementedError, match=rf"made at {__file__}:\d+"):
         b.compile(fallback="error")
 
@@ -321,7 +321,7 @@ def test_it_is_a_decorator_with_and_without_options():
     assert (model.name, model.threads) == ("cube", 1)
     assert model.graph.get_fpmath_mode()[0] is og.fpmath_mode.bf16
     with pytest.raises(og.UnimplementedError, match="fallback='error'"):
-        jit(lambda x: x**3, fallback="error")(X)
+        jit(lambda x: x**0.3, fallback="error")(X)
 
 
 def test_an_unknown_option_is_a_type_error():

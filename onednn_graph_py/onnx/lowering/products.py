@@ -26,7 +26,7 @@ def _product(call: Call, x: Value, y: Value) -> Value:
         raise NotLowered("oneDNN's MatMul takes no scalars")
     left = x[None] if x.ndim == 1 else x
     right = y[:, None] if y.ndim == 1 else y
-    made = call.b.matmul(left, right, call.added_row() if x.ndim > 1 and y.ndim > 1 else None)
+    made = call.b.matmul(left, right)
     ones = [-2] * (x.ndim == 1) + [-1] * (y.ndim == 1)
     return made.squeeze(ones) if ones else made
 
