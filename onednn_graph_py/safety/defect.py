@@ -72,26 +72,16 @@ Feature = Literal["amx", "avx2", "avx512", "avx512_bf16", "f16", "vnni"]
 
 @dataclass(frozen=True)
 class Where:
-    """Conditions in which oneDNN has a defect; a union of them is a tuple.
+    """Conditions in which oneDNN has a defect; a union of them is a tuple."""
 
-    Parameters
-    ----------
-    since, until : Version
-        The first version, and the first one that is right again; None if none is.
-    has, lacks : tuple of str
-        Features that the instruction set has, and those that it lacks.
-    sycl : bool or None
-        Whether the runtime is SYCL; None if that makes no difference.
-    threads : int
-        The smallest number of threads.
-    """
-
+    # since, until: the first version, and the first one that is right again; None if none is
     since: Version = OLDEST
     until: Version | None = None
+    # has, lacks: features that the instruction set has, and those that it lacks
     has: tuple[Feature, ...] = ()
     lacks: tuple[Feature, ...] = ()
-    sycl: bool | None = None
-    threads: int = 1
+    sycl: bool | None = None  # whether the runtime is SYCL; None if that makes no difference
+    threads: int = 1  # the smallest number of threads
 
     def holds(self, conditions: Conditions) -> bool:
         """Whether these are such conditions."""
@@ -132,25 +122,15 @@ def unmeasured(since: Version, until: Version) -> tuple[Where, ...]:
 
 @dataclass(frozen=True)
 class Needs:
-    """Facts that a partition must have before a row's predicate is asked.
+    """Facts that a partition must have before a row's predicate is asked."""
 
-    Parameters
-    ----------
-    kinds : set of str
-        The kinds of the ops that the predicate looks at.
-    fused, strided, narrow : bool
-        Whether only partitions with that one of `Features` meet the defect.
-    rank : int
-        The rank that some tensor of the partition must have at least.
-    beside : set of str
-        Op kinds of which the partition must have one too; empty if it needs none.
-    """
-
-    kinds: Set[str]
+    kinds: Set[str]  # the kinds of the ops that the predicate looks at
+    # fused, strided, narrow: whether only partitions with that one of `Features` meet the defect
     fused: bool = False
     strided: bool = False
     narrow: bool = False
-    rank: int = 0
+    rank: int = 0  # the rank that some tensor of the partition must have at least
+    # op kinds of which the partition must have one too; empty if it needs none
     beside: Set[str] = frozenset()
 
     def met_by(self, features: Features) -> bool:
@@ -201,35 +181,19 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Defect:
-    """A row: what oneDNN does wrong, with which partitions, in which conditions.
+    """A row: what oneDNN does wrong, with which partitions, in which conditions."""
 
-    Parameters
-    ----------
-    name : str
-        That of the predicate, and of the entry in docs/onednn_defects.md.
-    what : str
-        What is wrong, without versions: a sentence for warnings if results are wrong or slow, else
-        the noun that the page explains.
-    effect : Effect
-        All that may happen.
-    needs : Needs
-        What is asked before the predicate. If `fused`, no op shows the defect alone.
-    where : tuple of Where
-        The conditions: the union of these.
-    remedy : str
-        What the caller of the mirror can do, if the hits do not say it; with the effect FORM the
-        name of the form in `onednn_graph_py.model.rewriting`.
-    meets : callable
-        Takes the partition, one of its ops, and `Conditions`; returns whether the op meets the
-        defect.
-    """
-
-    name: str
+    name: str  # that of the predicate, and of the entry in docs/onednn_defects.md
+    # what is wrong, without versions: a sentence for warnings if results are wrong or slow, else
+    # the noun that the page explains
     what: str
-    effect: Effect
-    needs: Needs
-    where: tuple[Where, ...]
+    effect: Effect  # all that may happen
+    needs: Needs  # what is asked before the predicate. If `fused`, no op shows the defect alone.
+    where: tuple[Where, ...]  # the conditions: the union of these
+    # what the caller of the mirror can do, if the hits do not say it; with the effect FORM the name
+    # of the form in `onednn_graph_py.model.rewriting`
     remedy: str
+    # takes the partition, one of its ops, and `Conditions`; returns whether the op meets the defect
     meets: Predicate
 
     def is_in(self, conditions: Conditions) -> bool:

@@ -30,25 +30,14 @@ class Features(NamedTuple):
 class Group:
     """The ops of one partition with the known facts about their tensors.
 
-    Parameters
-    ----------
-    ops : sequence of Op
-        The ops, without cycles.
-    shapes : mapping of int to Shape
-        The shapes by a tensor's id, as far as they can be inferred.
-    given : mapping of int to Tensor
-        The logical tensors that compile was given, by id.
-    fpmath : str
-        The graph's floating-point mode, by its name in `fpmath_mode`.
-    apply_to_int : bool
-        Whether that mode covers integers.
-    leaving : collection of int
-        The ids of tensors that the group makes and reads, and that are read outside of it too.
-
-    Attributes
-    ----------
-    memo : dict
-        What predicates found out about the whole group, by version.
+    - `ops`: the ops, without cycles
+    - `shapes`: the shapes by a tensor's id, as far as they can be inferred
+    - `given`: the logical tensors that compile was given, by id
+    - `fpmath`: the graph's floating-point mode, by its name in `fpmath_mode`
+    - `apply_to_int`: whether that mode covers integers
+    - `leaving`: the ids of tensors that the group makes and reads, and that are read outside of it
+      too
+    - `memo`: what predicates found out about the whole group, by version
     """
 
     def __init__(

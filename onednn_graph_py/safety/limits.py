@@ -95,10 +95,7 @@ def _operands(op: Op) -> Iterator[tuple[Literal["inputs", "outputs"], int, Tenso
 def check_attributes(op: Op) -> None:
     """Check the attributes that are set against their limits.
 
-    Raises
-    ------
-    InvalidGraphOpError
-        An attribute is beyond its limits.
+    - raises `InvalidGraphOpError`: an attribute is beyond its limits
     """
     for name in op.attrs:
         if name in _RANGES:
@@ -124,10 +121,7 @@ def check_attributes(op: Op) -> None:
 def check_ranks(op: Op, shapes: Mapping[int, Shape]) -> None:
     """Check the ranks of an op's tensors; `shapes` has their shapes by id.
 
-    Raises
-    ------
-    InvalidShapeError
-        The op's kernels don't support a tensor's rank.
+    - raises `InvalidShapeError`: the op's kernels don't support a tensor's rank
     """
     fewest = _FEWEST_DIMS.get(op.kind, 0)
     limited = op.kind in _UP_TO_FIVE_DIMS
@@ -166,16 +160,8 @@ def _overlaps(tensor: Tensor) -> bool:
 def check_strides(op: Op, given: Mapping[int, Tensor]) -> None:
     """Check that no elements of a tensor share memory.
 
-    Parameters
-    ----------
-    op : Op
-    given : mapping of int to Tensor
-        Tensors that compile was given, by id, which replace those that the op declares.
-
-    Raises
-    ------
-    InvalidShapeError
-        Elements share memory.
+    - `given`: tensors that compile was given, by id, which replace those that the op declares
+    - raises `InvalidShapeError`: elements share memory
     """
     for ports, i, declared in _operands(op):
         tensor = given.get(declared.id, declared)

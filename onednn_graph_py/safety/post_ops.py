@@ -42,23 +42,12 @@ class Operand(NamedTuple):
 
 @dataclass
 class Primitive:
-    """An op with the post-ops that are fused behind it.
-
-    Parameters
-    ----------
-    base : Op
-    shape : tuple of int
-        The shape of the op's result.
-    operands : list of Operand
-        The operands of binary post-ops.
-    unary : bool
-        Whether element-wise ops are fused too.
-    """
+    """An op with the post-ops that are fused behind it."""
 
     base: Op
-    shape: tuple[int, ...]
-    operands: list[Operand] = field(default_factory=list)
-    unary: bool = False
+    shape: tuple[int, ...]  # the shape of the op's result
+    operands: list[Operand] = field(default_factory=list)  # the operands of binary post-ops
+    unary: bool = False  # whether element-wise ops are fused too
 
 
 def _operand(group: Group, op: Op, result: int, made: tuple[int, ...]) -> Operand | None:

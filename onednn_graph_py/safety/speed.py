@@ -194,15 +194,8 @@ _LONG = 384
 def query_blocks(mask: npt.NDArray[Any]) -> list[tuple[int, int, int, int]]:
     """Divide queries into blocks, and find the keys that one query of a block sees.
 
-    Parameters
-    ----------
-    mask : numpy.ndarray
-        What is added to scores: -inf for a key that a query does not see.
-
-    Returns
-    -------
-    list of tuple of int
-        The first query and the one after the last, the first key and the one after the last.
+    - `mask`: what is added to scores: -inf for a key that a query does not see
+    - returns: the first query and the one after the last, the first key and the one after the last
     """
     if mask.ndim < 2:
         return []

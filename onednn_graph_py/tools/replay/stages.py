@@ -39,11 +39,7 @@ Array = npt.NDArray[Any]
 class Ended(Exception):
     """Raised if a graph can't pass a stage.
 
-    Parameters
-    ----------
-    verdict : Verdict
-    reason : str or exception
-        If oneDNN refused something, another process finds out why.
+    - `reason`: if oneDNN refused something, another process finds out why
     """
 
     def __init__(self, verdict: Verdict, reason: object) -> None:
