@@ -251,9 +251,7 @@ def test_no_part_reaches_for_private_attributes_of_another():
     ] == []
 
 
-SPELLS_KINDS = (
-    *("ops", "reference", "safety", "model.rewriting", "blocks", "tools.selftest"),
-)
+SPELLS_KINDS = (*("ops", "reference", "safety", "model.rewriting", "blocks", "tools.selftest"),)
 
 
 def test_only_some_parts_list_kinds_by_hand():
