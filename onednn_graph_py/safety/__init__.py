@@ -50,7 +50,7 @@ def check_op(values: tuple[Any, ...], name: str = "", validate: bool = False) ->
         _check_row(op, name)
     try:
         check_attributes(op)
-        check_strides(op, {})
+        check_strides(op, {}, {})
         if not validate:
             shapes_of([op], {})
     except OneDNNError:
@@ -84,10 +84,11 @@ def check_partition(
     conditions = current(threads or None)
     made = [op_of(values, conditions.version) for values in ops]
     tensors = {values[0]: Tensor(*values) for values in given}
+    shapes = shapes_of(made, tensors)
     for op in made:
-        check_strides(op, tensors)
+        check_strides(op, tensors, shapes)
     computing = [op for op in made if op.outputs]  # all but End
-    why = refusal(Group(computing, shapes_of(made, tensors), tensors, fpmath), conditions)
+    why = refusal(Group(computing, shapes, tensors, fpmath), conditions)
     if why is not None:
         raise KnownDefectError(why)
 

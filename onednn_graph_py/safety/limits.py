@@ -143,12 +143,15 @@ def check_ranks(op: Op, shapes: Mapping[int, Shape]) -> None:
         )
 
 
-def _overlaps(tensor: Tensor) -> bool:
+def _overlaps(tensor: Tensor, shape: Shape) -> bool:
     """Whether elements share memory: oneDNN divides by a stride of 0, or infers a wrong size."""
-    if tensor.strides is None or tensor.shape is None or 0 in tensor.shape:
+    strides = tensor.strides
+    if strides is None and tensor.shape and -1 in tensor.shape and tensor.layout == "strided":
+        strides = tuple(tensor.mirror.get_strides())
+    if not strides or not shape or 0 in shape or min(*shape, *strides) < 0:
         return False
     reach = 0  # the offset of the last element so far
-    for stride, d in sorted(zip(tensor.strides, tensor.shape, strict=True)):
+    for stride, d in sorted(zip(strides, shape, strict=True)):
         if d == 1:
             continue
         if stride <= reach:
@@ -157,15 +160,16 @@ def _overlaps(tensor: Tensor) -> bool:
     return False
 
 
-def check_strides(op: Op, given: Mapping[int, Tensor]) -> None:
+def check_strides(op: Op, given: Mapping[int, Tensor], shapes: Mapping[int, Shape]) -> None:
     """Check that no elements of a tensor share memory.
 
     - `given`: tensors that compile was given, by id, which replace those that the op declares
+    - `shapes`: shapes that are known besides, by a tensor's id
     - raises `InvalidShapeError`: elements share memory
     """
     for ports, i, declared in _operands(op):
         tensor = given.get(declared.id, declared)
-        if _overlaps(tensor):
+        if _overlaps(tensor, shapes.get(tensor.id, tensor.shape)):
             raise InvalidShapeError(
                 f"{op.label}: {operand_name(op, ports, i)} must have strides that keep its "
                 f"elements apart, got {tensor.mirror!r}; pass a copy, or a smaller array that the "
