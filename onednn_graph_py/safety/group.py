@@ -37,7 +37,7 @@ class Group:
     - `apply_to_int`: whether that mode covers integers
     - `leaving`: the ids of tensors that the group makes and reads, and that are read outside of it
       too
-    - `memo`: what predicates found out about the whole group, by version
+    - attribute `memo`: what predicates found out about the whole group, by version
     """
 
     def __init__(
