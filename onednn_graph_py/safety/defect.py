@@ -38,24 +38,17 @@ __all__ = [
 class Effect(Flag):
     """What oneDNN does with a partition."""
 
-    WRONG = auto()
-    """Some results are wrong."""
-    OUT_OF_BOUNDS = auto()
-    """It reads or writes outside of its buffers."""
-    CRASH = auto()
-    """It ends the process."""
-    HANG = auto()
-    """It never returns."""
-    SLOW = auto()
-    """It takes longer than for the separate ops."""
-    FORM = auto()
-    """It takes longer than for the same computation in the form that the remedy names."""
+    WRONG = auto()  # some results are wrong
+    OUT_OF_BOUNDS = auto()  # it reads or writes outside of its buffers
+    CRASH = auto()  # it ends the process
+    HANG = auto()  # it never returns
+    SLOW = auto()  # it takes longer than for the separate ops
+    FORM = auto()  # it takes longer than for the same computation in the form that the remedy names
 
 
 WRONG, OUT_OF_BOUNDS, CRASH, HANG, SLOW, FORM = Effect
 
-REFUSED = OUT_OF_BOUNDS | CRASH | HANG
-"""The effects for which the mirror refuses a partition."""
+REFUSED = OUT_OF_BOUNDS | CRASH | HANG  # the effects for which the mirror refuses a partition
 
 _EFFECTS = {
     OUT_OF_BOUNDS: "access memory out of bounds",
@@ -148,16 +141,13 @@ class Needs:
 class Hit(NamedTuple):
     """An op that meets a defect, with what a message says about it."""
 
-    detail: str = ""
-    """The subject of "... makes oneDNN 3.7 access memory out of bounds"."""
-    remedy: str = ""
-    """An imperative, such as "pass a contiguous array", instead of the row's."""
+    detail: str = ""  # the subject of "... makes oneDNN 3.7 access memory out of bounds".
+    remedy: str = ""  # an imperative, such as "pass a contiguous array", instead of the row's
     alone: bool = True
     """Whether the op meets the defect in a partition of its own too, if the row's ops can."""
 
 
-Answer = bool | Hit
-"""Whether an op meets a defect; a `Hit` says more than True."""
+Answer = bool | Hit  # whether an op meets a defect; a `Hit` says more than True
 
 Predicate = Callable[[Group, Op, Conditions], Answer]
 """Asked about each op of a partition that is of the row's kinds."""

@@ -15,16 +15,11 @@ __all__ = ["Features", "Group"]
 class Features(NamedTuple):
     """Facts about a partition that are cheap to find, and show that most defects can't apply."""
 
-    kinds: frozenset[str]
-    """The kinds of its ops."""
-    fused: bool
-    """True if there are several ops."""
-    strided: bool
-    """True if a tensor is strided and not row-major."""
-    narrow: bool
-    """True if a tensor has 16 bits, or the floating-point mode is not strict."""
-    rank: int
-    """The largest rank of any tensor; 12 if one is unknown."""
+    kinds: frozenset[str]  # the kinds of its ops
+    fused: bool  # True if there are several ops
+    strided: bool  # True if a tensor is strided and not row-major
+    narrow: bool  # True if a tensor has 16 bits, or the floating-point mode is not strict
+    rank: int  # the largest rank of any tensor; 12 if one is unknown
 
 
 class Group:

@@ -51,8 +51,7 @@ _FEWEST_DIMS = {
 }
 """The smallest rank of input 0, if shape functions allow smaller ones."""
 
-_MOST_DIMS = 5
-"""The most dims for which the kernels of `_UP_TO_FIVE_DIMS` have arrays."""
+_MOST_DIMS = 5  # the most dims for which the kernels of `_UP_TO_FIVE_DIMS` have arrays
 
 _UP_TO_FIVE_DIMS = (
     with_attribute("pads_begin")

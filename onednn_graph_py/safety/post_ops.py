@@ -26,18 +26,15 @@ ELEMENTWISE = frozenset(row.kind for row in elementwise.ROWS if row.infer is sha
 
 _OF_OPERANDS = with_trait("dequantizes") | {"StaticReshape"}
 
-Wide = tuple[bool, ...]
-"""One bool for each dim: whether an operand varies along it."""
+Wide = tuple[bool, ...]  # one bool for each dim: whether an operand varies along it
 
 
 class Operand(NamedTuple):
     """What a binary op that is fused reads besides the result of the op before it."""
 
     tensor: Tensor
-    shape: tuple[int, ...]
-    """Its shape, with as many dims as the result."""
-    wide: Wide
-    """The dims along which it varies: all, if it has the result's shape."""
+    shape: tuple[int, ...]  # its shape, with as many dims as the result
+    wide: Wide  # the dims along which it varies: all, if it has the result's shape
 
 
 @dataclass

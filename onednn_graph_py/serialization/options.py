@@ -100,8 +100,7 @@ def _value(text: str, type: AttributeType) -> AttributeValue:
 
 # -- from text
 
-MAX_REWRITINGS = 10_000
-"""The largest number of combinations of options' values."""
+MAX_REWRITINGS = 10_000  # the largest number of combinations of options' values
 _LONGEST = 19  # digits of a 64-bit integer
 
 

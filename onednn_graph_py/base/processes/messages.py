@@ -20,8 +20,7 @@ class Form(NamedTuple):
     read: Callable[[bytes], Any]
 
 
-PICKLE = Form(pickle.dumps, pickle.loads)
-"""The form between processes that import the same package."""
+PICKLE = Form(pickle.dumps, pickle.loads)  # the form between processes that import the same package
 JSON = Form(lambda message: json.dumps(message).encode(), json.loads)
 """The form between processes that may import different versions of the package."""
 

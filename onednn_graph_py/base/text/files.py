@@ -23,8 +23,7 @@ _KINDS = (
 
 
 LONGEST_LINE = 1 << 20
-LARGEST_TEXT = 1 << 32
-"""Limits of text that is read line by line, in characters."""
+LARGEST_TEXT = 1 << 32  # limits of text that is read line by line, in characters
 
 
 class Unreadable(InvalidArgumentsError):

@@ -27,8 +27,7 @@ __all__ = ["GraphFiles", "bind_constants", "constant_values", "save_constants"]
 
 _PACKED = ("s4", "u4")
 
-BESIDE_ARRAY = 1024
-"""Bytes of a file that an array may take beside its elements."""
+BESIDE_ARRAY = 1024  # bytes of a file that an array may take beside its elements
 
 Array = npt.NDArray[Any]
 

@@ -14,8 +14,7 @@ from .math_mode import MathMode
 
 __all__ = ["Setting", "Settings", "settings_of"]
 
-DEFAULT_ISA = "default"
-"""oneDNN's name for no limit."""
+DEFAULT_ISA = "default"  # oneDNN's name for no limit
 
 
 @dataclass(frozen=True)

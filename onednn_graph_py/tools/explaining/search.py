@@ -25,11 +25,9 @@ __all__ = ["Search", "Status", "helpful", "tried_in_vain"]
 
 Status = Literal["unsupported", "alone", "in parts"]
 
-_MOST = 5
-"""The largest number of reported changes for one op."""
+_MOST = 5  # the largest number of reported changes for one op
 
-_ALL = 5000
-"""The largest number of tried changes for one graph."""
+_ALL = 5000  # the largest number of tried changes for one graph
 
 FAMILIES: dict[str, Family] = {
     "outputs in the middle": changes_readers.fewer_outputs,
