@@ -90,8 +90,7 @@ def _has_batches_of_heads(group: Group, op: Op) -> bool:
     return shape is not None and len(shape) == 4 and min(shape[:2]) > 1
 
 
-_LARGE = 1 << 20
-"""The number of weights from which it takes longer to read them unpacked."""
+_LARGE = 1 << 20  # the number of weights from which it takes longer to read them unpacked
 
 
 @defect(
@@ -185,24 +184,15 @@ def product_without_packing(group: Group, op: Op, conditions: Conditions) -> Ans
 
 
 _MOST_BLOCKS = 16
-_QUERIES = 64
-"""The number of queries that a block has at least."""
-_LONG = 384
-"""The number of queries from which blocks pay for their own partitions."""
+_QUERIES = 64  # the number of queries that a block has at least
+_LONG = 384  # the number of queries from which blocks pay for their own partitions
 
 
 def query_blocks(mask: npt.NDArray[Any]) -> list[tuple[int, int, int, int]]:
     """Divide queries into blocks, and find the keys that one query of a block sees.
 
-    Parameters
-    ----------
-    mask : numpy.ndarray
-        What is added to scores: -inf for a key that a query does not see.
-
-    Returns
-    -------
-    list of tuple of int
-        The first query and the one after the last, the first key and the one after the last.
+    - `mask`: what is added to scores: -inf for a key that a query does not see
+    - returns: the first query and the one after the last, the first key and the one after the last
     """
     if mask.ndim < 2:
         return []

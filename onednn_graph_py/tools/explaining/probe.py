@@ -36,8 +36,7 @@ __all__ = [
     "specialised",
 ]
 
-LIMIT = 200
-"""The largest number of tried changes for one op."""
+LIMIT = 200  # the largest number of tried changes for one op
 
 # Of a graph with more ops, only a part is tried: about this many around the op, in whole groups.
 _NEAR = 12

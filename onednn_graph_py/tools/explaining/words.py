@@ -25,8 +25,7 @@ __all__ = [
 HEADER = ("step", "ops", "by", "kernel", "time", "share", "GFLOP/s", "GB/s", "bound by")
 """The header of the table of steps; `cells` returns one row of it."""
 
-NUMBERS = range(4, len(HEADER) - 1)
-"""The columns of numbers."""
+NUMBERS = range(4, len(HEADER) - 1)  # the columns of numbers
 
 _BY = {
     "oneDNN": "oneDNN",

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ..model.checking.expected import Expected
+from onednn_graph_py.model.checking.expected import Expected
+
 from ._run import Case, Skipped, median_milliseconds
 
 CHANNELS, SIDE, BLOCKS, CLASSES, BEST = 32, 32, 3, 10, 3
@@ -82,7 +83,7 @@ def _model() -> Any:
 
 
 def _run(images: int) -> Case:
-    from ..onnx import load
+    from onednn_graph_py.onnx import load
 
     model = load(_model())
     x = np.random.default_rng(1).standard_normal((images, 3, SIDE, SIDE)).astype(np.float32)

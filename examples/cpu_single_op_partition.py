@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .. import engine, logical_tensor, op, partition
+from onednn_graph_py import engine, logical_tensor, op, partition
+
 from ._run import Case, Pipeline, Skipped, checked
 
 

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec
 import numpy as np
 import numpy.typing as npt
 
-from .. import (
+from onednn_graph_py import (
     GraphBuilder,
     Value,
     bound_execution,
@@ -26,14 +26,14 @@ from .. import (
     version,
     version_t,
 )
-from .. import tensor as memory_tensor
-from ..base.errors import InvalidArgumentsError
-from ..base.linked import linked_version
-from ..base.text.numbers import counted
-from ..machine.cpu import lacks
-from ..machine.timing import time_calls
-from ..model.checking.expected import Expected, OutputCheck, Verification
-from ..model.planning import KnownDefects
+from onednn_graph_py import tensor as memory_tensor
+from onednn_graph_py.base.errors import InvalidArgumentsError
+from onednn_graph_py.base.linked import linked_version
+from onednn_graph_py.base.text.numbers import counted
+from onednn_graph_py.machine.cpu import lacks
+from onednn_graph_py.machine.timing import time_calls
+from onednn_graph_py.model.checking.expected import Expected, OutputCheck, Verification
+from onednn_graph_py.model.planning import KnownDefects
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[int, Array]
@@ -339,15 +339,9 @@ def median_milliseconds(run: Callable[[], object], runs: int = 15, seconds: floa
 class BuiltRun:
     """A built graph, compiled with the named defects avoided or run, and run once.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-    arrays : mapping of str to numpy.ndarray
-        The inputs, by name.
-    known_defects : str
-    entry : GraphBuilder, optional
-        The same graph for one batch entry, to compare one after the other, as all might not fit
-        into memory. What has one dim belongs to all entries.
+    - `arrays`: the inputs, by name
+    - `entry`: the same graph for one batch entry, to compare one after the other, as all might not
+      fit into memory. What has one dim belongs to all entries.
     """
 
     def __init__(

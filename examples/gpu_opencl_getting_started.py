@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .. import engine, version
+from onednn_graph_py import engine, version
+
 from ._convolutions import ConvolutionBlocks
 from ._run import Case, Skipped, only_partitioned, without_device
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .. import GraphBuilder
-from ..base.dtypes import numpy_dtype
-from ..blocks import (
+from onednn_graph_py import GraphBuilder
+from onednn_graph_py.base.dtypes import numpy_dtype
+from onednn_graph_py.blocks import (
     KVCache,
     KVMemory,
     embedding,
@@ -21,7 +21,7 @@ from ..blocks import (
     rope,
     rope_tables,
 )
-from ..model.building.value import Value
+from onednn_graph_py.model.building.value import Value
 
 
 class Sizes(NamedTuple):

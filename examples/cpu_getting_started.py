@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from .. import allocator, engine, make_engine_with_allocator, version
+from onednn_graph_py import allocator, engine, make_engine_with_allocator, version
+
 from ._convolutions import ConvolutionBlocks
 from ._run import Case
 
