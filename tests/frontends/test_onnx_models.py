@@ -74,7 +74,7 @@ def exported(module, arguments, names, dynamo=True, **options):
 def prepared(model, requantize="merge"):
     """Return how often each op is in a model once it is prepared."""
     made = loaded(model)
-    prepare(made, requantize, "f32")
+    prepare(made, Options(requantize=requantize))
     return Counter(n.op_type for n in made.graph)
 
 
