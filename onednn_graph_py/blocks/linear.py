@@ -8,7 +8,7 @@ from ..model.building.value import Value
 from .arguments import FLOATS, need_choice, need_rank, need_shape, need_type, need_value, operand
 from .compressed import Compressed, Matrix
 from .parts import ACTIVATIONS, activated, op, part
-from .tokens import rounded
+from .tokens import rounded, with_dims
 
 __all__ = ["linear"]
 
@@ -127,8 +127,8 @@ def _of_integers(
     y = _product(integers, matrices[0], name)
     for matrix in matrices[1:]:
         y = op(b, "Add", _product(integers, matrix, name), y, name=part(name, "sum"))
-    wide = narrow if x.dtype == "f32" else part(name, "scaled")
-    y = op(b, "Multiply", y, step, name=wide)
+    scaled = narrow if x.dtype == "f32" else part(name, "scaled")
+    y = with_dims(op(b, "Multiply", y, step, name=scaled), x, scaled)
     if x.dtype != "f32":
         y = op(b, "TypeCast", y, dtype=x.dtype, name=narrow)
     if added is not None:

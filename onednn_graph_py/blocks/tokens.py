@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..model.building.value import Value
-from .parts import op, part
+from .parts import op, part, reshape
 
-__all__ = ["rounded"]
+__all__ = ["rounded", "with_dims"]
 
 LEAST = float(np.finfo(np.float32).tiny)
 """The step of a token of zeros."""
 
 
 def rounded(x: Value, name: str | None) -> tuple[Value, Value]:
-    """Return a value in s8, and the step of each of its tokens, (..., 1) in f32.
+    """Return the tokens of a value in s8, (tokens, size), and their steps, (tokens, 1) in f32.
+
+    They keep the dims of the value if several of these are unknown.
 
     All that round the same value read the same result. The step of a token with NaN or infinity,
     or whose sum is beyond f32, is NaN.
@@ -27,36 +31,58 @@ def rounded(x: Value, name: str | None) -> tuple[Value, Value]:
         Prefix of the ops' names.
     """
     b = x.builder
-    if x.dtype != "f32":
-        cast = _reader(x, "TypeCast", "f32")
-        x = op(b, "TypeCast", x, dtype="f32", name=part(name, "in f32")) if cast is None else cast
-    shared = _reader(x, "Divide", "f32")
-    integers = None if shared is None else _reader(shared, "Quantize", "s8")
-    if shared is not None and integers is not None:
-        step = shared.producer.inputs[1]  # type: ignore[union-attr]
-        if _is_step(step):
-            return integers, step
-    size = op(b, "Abs", x, name=part(name, "size"))
-    most = op(b, "ReduceMax", size, axes=[-1], keep_dims=True, name=part(name, "most"))
-    share = op(b, "Multiply", most, b.constant([1 / 127], "f32"), name=part(name, "share"))
-    step = op(b, "Maximum", share, b.constant([LEAST], "f32"), name=part(name, "positive"))
+    for node in b.contents.nodes:
+        known = node.inputs[1] if node.kind == "Divide" else None
+        if known is not None and _is_step(known) and _holds_tokens_of(x, node.inputs[0]):
+            integers = next(n for n in b.contents.nodes if n.inputs == node.outputs)
+            return integers.outputs[0], known
+    tokens = _tokens(x, part(name, "tokens"))
+    if tokens.dtype != "f32":
+        tokens = op(b, "TypeCast", tokens, dtype="f32", name=part(name, "in f32"))
+    last = {"axes": [-1], "keep_dims": True}
+    low = op(b, "ReduceMin", tokens, name=part(name, "least"), **last)
+    below = op(b, "Multiply", low, b.constant([-1], "f32"), name=part(name, "below"))
+    high = op(b, "ReduceMax", tokens, name=part(name, "most"), **last)
+    size = op(b, "Maximum", high, below, name=part(name, "size"))
+    share = op(b, "Multiply", size, b.constant([1 / 127], "f32"), name=part(name, "share"))
+    positive = op(b, "Maximum", share, b.constant([LEAST], "f32"), name=part(name, "positive"))
     # The largest of NaN and a number may be the number; a sum keeps NaN.
-    total = op(b, "ReduceSum", x, axes=[-1], keep_dims=True, name=part(name, "sum"))
+    total = op(b, "ReduceSum", tokens, name=part(name, "sum"), **last)
     nothing = op(b, "Multiply", total, b.constant([0], "f32"), name=part(name, "zero or NaN"))
-    step = op(b, "Add", step, nothing, name=part(name, "step"))
-    shared = op(b, "Divide", x, step, name=part(name, "steps"))
-    integers = op(
-        b, "Quantize", shared, dtype="s8", qtype="per_tensor", scales=[1.0], name=part(name, "s8")
-    )
-    return integers, step
+    step = op(b, "Add", positive, nothing, name=part(name, "step"))
+    steps = op(b, "Divide", tokens, step, name=part(name, "steps"))
+    one = {"qtype": "per_tensor", "scales": [1.0]}
+    return op(b, "Quantize", steps, dtype="s8", name=part(name, "s8"), **one), step
 
 
-def _reader(x: Value, kind: str, dtype: str) -> Value | None:
-    """Return the result of an op of a kind whose first input is a value."""
-    for node in x.builder.contents.nodes:
-        if node.kind == kind and node.inputs[0] is x and node.outputs[0].dtype == dtype:
-            return node.outputs[0]
-    return None
+def with_dims(tokens: Value, x: Value, name: str | None) -> Value:
+    """Return tokens, (tokens, size), with the dims of a value whose tokens they are."""
+    dims = (x.shape or ())[:-1]
+    ones = _ones(dims)
+    if tokens.ndim == x.ndim:
+        return tokens
+    if len(dims) - len(ones) == 1:
+        made = tokens[tuple(None if i in ones else slice(None) for i in range(len(dims)))]
+        made.name = name or ""
+        return made
+    return reshape(tokens, (*dims, (tokens.shape or ())[-1]), name)
+
+
+def _tokens(x: Value, name: str | None) -> Value:
+    """Return (tokens, size) of (..., size)."""
+    dims = (x.shape or ())[:-1]
+    ones = _ones(dims)
+    if dims.count(-1) > 1:
+        return x
+    if len(dims) - len(ones) == 1:
+        return x.squeeze(ones) if ones else x
+    return reshape(x, (-1, (x.shape or ())[-1]), name)
+
+
+def _ones(dims: Sequence[int]) -> list[int]:
+    """Return which dims are of size 1, but for the last if all are."""
+    ones = [i for i, d in enumerate(dims) if d == 1]
+    return ones[:-1] if len(ones) == len(dims) else ones
 
 
 def _is_step(value: Value) -> bool:
@@ -65,3 +91,13 @@ def _is_step(value: Value) -> bool:
     positive = None if added is None or added.kind != "Add" else added.inputs[0].producer
     least = None if positive is None or positive.kind != "Maximum" else positive.inputs[1].data
     return least is not None and bool((least == LEAST).all())
+
+
+def _holds_tokens_of(x: Value, tokens: Value) -> bool:
+    """Return whether tokens are those of a value, in f32 and in one dim."""
+    if (tokens.shape or ())[-1:] != (x.shape or ())[-1:]:
+        return False
+    for kinds in (("TypeCast",), ("Squeeze", "StaticReshape")):
+        if tokens is not x and tokens.producer is not None and tokens.producer.kind in kinds:
+            tokens = tokens.producer.inputs[0]
+    return tokens is x

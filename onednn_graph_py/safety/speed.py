@@ -46,13 +46,13 @@ def _takes(base: Op, wide: Wide, conditions: Conditions) -> bool:
         return one and base.attr("data_format") == "NXC"
     if base.kind in _REDUCTIONS:
         return one or full or second
-    if base.kind == "MatMul" and len(wide) in (2, 4):
+    if base.kind == "MatMul":
         text = "".join("x" if w else "1" for w in wide)
         return text not in (_UNKNOWN_TO_MATMUL if new else _UNKNOWN_TO_MATMUL_OF_3_7)
     return True
 
 
-_UNKNOWN_TO_MATMUL = ("x1", "11x1", "1x1x", "x1x1", "xx11", "xx1x", "xxx1")
+_UNKNOWN_TO_MATMUL = ("x1", "1x1", "11x1", "1x1x", "x1x1", "xx11", "xx1x", "xxx1")
 _UNKNOWN_TO_MATMUL_OF_3_7 = (*_UNKNOWN_TO_MATMUL, "11xx")
 
 

@@ -18,6 +18,7 @@ ReferenceEvaluator = pytest.importorskip("onnx.reference").ReferenceEvaluator
 front = pytest.importorskip("onednn_graph_py.onnx")
 loaded = pytest.importorskip("onednn_graph_py.onnx.loading").loaded
 largest_int8_weight = pytest.importorskip("onednn_graph_py.machine.cpu").largest_int8_weight
+options = pytest.importorskip("onednn_graph_py.onnx.options")
 prepare = pytest.importorskip("onednn_graph_py.onnx.preparing").prepare
 TensorProto = onnx.TensorProto
 
@@ -45,10 +46,13 @@ def model_of(nodes, inputs, outputs, weights, opset=21, contrib=False):
     return oh.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
-def prepared(model, requantize="merge", dynamic="f32"):
+def prepared(model, requantize="merge", dynamic="f32", activations="file"):
     """Return how often each op is in a model once it is prepared."""
     made = loaded(model)
-    prepare(made, requantize, dynamic)
+    chosen = options.Options(
+        requantize=requantize, dynamic_quantization=dynamic, activations=activations
+    )
+    prepare(made, chosen)
     return Counter(n.op_type for n in made.graph)
 
 
