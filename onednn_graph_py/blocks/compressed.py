@@ -135,7 +135,7 @@ class Compressed:
         """
         low, high = _range()
         whole = np.rint(self.points)
-        made = []
+        made: list[Matrix] = []
         for i, scales in enumerate(self.scales):
             inside = np.flatnonzero(self.groups == i)
             rows = slice(int(inside[0]), int(inside[-1]) + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +40,7 @@ def rounded(x: Value, name: str | None) -> tuple[Value, Value]:
     tokens = _tokens(x, part(name, "tokens"))
     if tokens.dtype != "f32":
         tokens = op(b, "TypeCast", tokens, dtype="f32", name=part(name, "in f32"))
-    last = {"axes": [-1], "keep_dims": True}
+    last: dict[str, Any] = {"axes": [-1], "keep_dims": True}
     low = op(b, "ReduceMin", tokens, name=part(name, "least"), **last)
     below = op(b, "Multiply", low, b.constant([-1], "f32"), name=part(name, "below"))
     high = op(b, "ReduceMax", tokens, name=part(name, "most"), **last)
@@ -51,7 +52,7 @@ def rounded(x: Value, name: str | None) -> tuple[Value, Value]:
     nothing = op(b, "Multiply", total, b.constant([0], "f32"), name=part(name, "zero or NaN"))
     step = op(b, "Add", positive, nothing, name=part(name, "step"))
     steps = op(b, "Divide", tokens, step, name=part(name, "steps"))
-    one = {"qtype": "per_tensor", "scales": [1.0]}
+    one: dict[str, Any] = {"qtype": "per_tensor", "scales": [1.0]}
     return op(b, "Quantize", steps, dtype="s8", name=part(name, "s8"), **one), step
 
 

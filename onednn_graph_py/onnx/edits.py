@@ -33,6 +33,7 @@ def is_op(node: ir.Node | None, *types: str, domain: str = "") -> bool:
     """Return whether a node is there and is one of these ops."""
     return node is not None and node.op_type in types and node.domain == domain
 
+
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.BFLOAT16, ir.DataType.FLOAT16)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeGuard
 
 import torch
 from torch import fx
@@ -41,14 +41,54 @@ def integer_products(graph: fx.Graph, activations: Activations) -> None:
             continue
         if found is None:
             continue
-        last, arguments = found
-        with graph.inserting_before(last):
-            made = graph.call_function(int8_linear, arguments)
+        last, (given, *others) = found
+        added = _added_row(last) if len(others) == 2 else None
+        if added is not None:
+            last = added[0]
+            others.append(added[1])
+        _replace(graph, last, _before_views(given), others)
+
+
+def _replace(graph: fx.Graph, last: fx.Node, x: fx.Node, others: Sequence[Any]) -> None:
+    """Let `int8_linear` make what a call makes, or what is a view of it with the dims of `x`."""
+    of_x, result = x.meta["val"], last.meta["val"]
+    with graph.inserting_before(last):
+        made = graph.call_function(int8_linear, (x, *others))
         made.meta = dict(last.meta)
-        last.replace_all_uses_with(made)
+        made.meta["val"] = result.new_empty((*of_x.shape[:-1], result.shape[-1]))
+        for view in (views := [last]):
+            views += [user for user in view.users if _is(user, *SAME)]
+            if _dims(view) == _dims(made):
+                view.replace_all_uses_with(made)
+        if last.users and _dims(last) != _dims(made):
+            flat = graph.call_function(aten.view.default, (made, [-1, result.shape[-1]]))
+            flat.meta = dict(last.meta)
+            last.replace_all_uses_with(flat)
 
 
-def _is(node: Any, *targets: Any) -> bool:
+def _added_row(last: fx.Node) -> tuple[fx.Node, fx.Node] | None:
+    """Return the call that adds a row to a product, and the row."""
+    width, user = _dims(last)[-1:], _only_user(last)
+    while user is not None and _is(user, *SAME) and _dims(user)[-1:] == width:
+        last, user = user, _only_user(user)
+    if user is None or not _is(user, aten.add.Tensor) or user.kwargs:
+        return None
+    row = user.args[1] if user.args[0] is last else user.args[0]
+    return (user, row) if isinstance(row, fx.Node) and _dims(row) == width else None
+
+
+def _dims(node: fx.Node) -> list[str]:
+    return [str(d) for d in node.meta["val"].shape]
+
+
+def _before_views(x: fx.Node) -> fx.Node:
+    """Return what a node has the rows of, in other dims."""
+    while _is(x, *SAME) and _dims(x.args[0])[-1:] == _dims(x)[-1:]:
+        x = x.args[0]
+    return x
+
+
+def _is(node: Any, *targets: Any) -> TypeGuard[fx.Node]:
     return isinstance(node, fx.Node) and node.op == "call_function" and node.target in targets
 
 
@@ -98,40 +138,44 @@ def _weight_only(node: fx.Node) -> tuple[fx.Node, tuple[Any, ...]] | None:
 def _rounded_by_rows(node: fx.Node) -> tuple[fx.Node, tuple[Any, ...]] | None:
     """Return ``_int_mm(round(x / step), weight) * step * scale``, where x may be shifted to u8."""
     weight = _weight(node.args[1])
-    integers = _before(node.args[0], *NUMBERS)
-    shifted = _is(integers, aten.add.Tensor) and integers.args[1] == 128
-    if shifted:
+    integers, product = _before(node.args[0], *NUMBERS), _only_user(node)
+    if _is(integers, aten.add.Tensor) and integers.args[1] == 128:
         integers = _before(integers.args[0], *NUMBERS)
-    point = _before(integers, aten.clamp.default)
-    if _is(point, aten.add.Tensor):
-        zero = _before(point.args[1], *NUMBERS)
-        if not _is(zero, aten.full_like.default) or zero.args[1] != 0:
+        if weight is None or product is None or not _takes_shift_back(product, node, weight):
             return None
-        point = point.args[0]
-    shared = point.args[0] if _is(point, aten.round.default) else None
+    else:
+        product = node
+    rounded = _before(integers, aten.clamp.default)
+    if _is(rounded, aten.add.Tensor):  # a zero point
+        point = _before(rounded.args[1], *NUMBERS)
+        if not _is(point, aten.full_like.default) or point.args[1] != 0:
+            return None
+        rounded = rounded.args[0]
+    shared = rounded.args[0] if _is(rounded, aten.round.default) else None
     if weight is None or not _is(shared, aten.mul.Tensor):
         return None
-    inverse = shared.args[1]
+    x, inverse = shared.args
     if _is(inverse, aten.mul.Tensor) and inverse.args[1] == 1:
         inverse = inverse.args[0]
-    if not _is(inverse, aten.reciprocal.default):
-        return None
-    product: fx.Node | None = node
-    if shifted:
-        product = _only_user(node)
-        if product is None or not _is(product, aten.sub.Tensor) or product.args[0] is not node:
-            return None
-        times = product.args[1]
-        if not _is(times, aten.mul.Tensor) or times.args[1] != 128:
-            return None
-        if not _is(times.args[0], aten.sum.dim_IntList) or _weight(times.args[0].args[0]) is not weight:
-            return None
-    assert product is not None
     factors = list(_factors(product))[:2]
-    if len(factors) < 2 or _before(factors[0][1], *SAME) is not _before(inverse.args[0], *SAME):
+    if not _is(inverse, aten.reciprocal.default) or len(factors) < 2:
         return None
-    last, scale = factors[1][0], _before(factors[1][1], *SAME)
-    return (last, (shared.args[0], weight, scale)) if _is_scale(scale, weight) else None
+    (_, step), (last, factor) = factors
+    scale = _before(factor, *SAME)
+    if _before(step, *SAME) is not _before(inverse.args[0], *SAME) or not _is_scale(scale, weight):
+        return None
+    return last, (x, weight, scale)
+
+
+def _takes_shift_back(node: fx.Node, product: fx.Node, weight: fx.Node) -> bool:
+    """Return whether a node subtracts 128 times the sums of weights from a product."""
+    if not _is(node, aten.sub.Tensor) or node.args[0] is not product:
+        return False
+    share = node.args[1]
+    if not _is(share, aten.mul.Tensor) or share.args[1] != 128:
+        return False
+    total = share.args[0]
+    return _is(total, aten.sum.dim_IntList) and _weight(total.args[0]) is weight
 
 
 def _rounded_whole(node: fx.Node) -> tuple[fx.Node, tuple[Any, ...]] | None:

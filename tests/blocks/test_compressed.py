@@ -93,7 +93,9 @@ def test_nothing_saturates(dtype, groups):
             np.testing.assert_allclose(y, 512 * 127.0 * x_sign * (weight - point), rtol=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(5, 64), (1, 7, 64), (2, 3, 64), (64,), (1, 1, 64), (2, 1, 3, 64)])
+@pytest.mark.parametrize(
+    "shape", [(5, 64), (1, 7, 64), (2, 3, 64), (64,), (1, 1, 64), (2, 1, 3, 64)]
+)
 @pytest.mark.parametrize("biased", [False, True])
 def test_shapes_bias_and_activation(shape, biased):
     x = rng.standard_normal(shape).astype(np.float32)
@@ -241,7 +243,8 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_wrong_arguments(case):
     given, error, message = WRONG[case]
-    x = og.GraphBuilder().input((4, 64), "f32", name="x")
+    b = og.GraphBuilder()
+    x = b.input((4, 64), "f32", name="x")
     with pytest.raises(error, match=message):
         blocks.linear(x, **{"weights": EIGHT, "activations": "int8", **given})
 
