@@ -74,7 +74,7 @@ def _product(edits: Edits, node: ir.Node) -> None:
         known = _weight(edits, node, scales)
         if known is None:
             return
-        if node.op_type == "MatMulInteger" and known[0].ndim == 2 and edits.rounds(node, x):
+        if node.op_type == "MatMulInteger" and known[0].ndim == 2 and edits.rounds(node, known[1]):
             edits.product(scaled, x, columns(*known))
             edits.graph.remove([cast, node], safe=True)
             return
@@ -134,6 +134,6 @@ def _matmul(edits: Edits, node: ir.Node) -> None:
         return
     if point is not None and point.size not in (1, scale.size):
         return
-    rounds = weight.ndim == 2 and edits.rounds(node, node.inputs[0])
+    rounds = weight.ndim == 2 and edits.rounds(node, scale)
     made = columns(*given) if rounds else dequantized(*given, weight.ndim - 1)
     edits.product(node, node.inputs[0], made, edits.of(node, 4))

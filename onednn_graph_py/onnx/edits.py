@@ -12,6 +12,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from ..blocks.compressed import Matrix
+from ..frontends.lowering import FLOATS
 from ..machine.cpu import lacks
 from .options import Activations
 from .tensors import name_of
@@ -32,9 +33,6 @@ VERSION = 21
 def is_op(node: ir.Node | None, *types: str, domain: str = "") -> bool:
     """Return whether a node is there and is one of these ops."""
     return node is not None and node.op_type in types and node.domain == domain
-
-
-_FLOATS = (ir.DataType.FLOAT, ir.DataType.BFLOAT16, ir.DataType.FLOAT16)
 
 
 @dataclass(frozen=True)
@@ -179,12 +177,16 @@ class Edits:
             return None
         return Parameters(float(scale.reshape(-1)[0]), int(point.reshape(-1)[0]), point.dtype)
 
-    def rounds(self, node: ir.Node, x: ir.Value | None) -> bool:
-        """Return whether a product by weights is to round `x` to 8 bits."""
+    def rounds(self, node: ir.Node, scale: Array) -> bool:
+        """Return whether a product by weights with this scale rounds activations to 8 bits.
+
+        These have the data type of the scale, which the file says in any case.
+        """
         asked = self.activations == "int8" or (
             self.activations == "file" and integer(node, "accuracy_level") == 4
         )
-        return asked and x is not None and x.dtype in _FLOATS and not lacks(name_of(x.dtype))
+        name = name_of(ir.DataType.from_numpy(scale.dtype))
+        return asked and name in FLOATS and not lacks(name)
 
     def product(
         self,

@@ -62,7 +62,7 @@ def _dequantize(edits: Edits, node: ir.Node) -> None:
             return
     if x.size * 4 > MOST_KNOWN or not _fits(x, scale, point, axis, block):
         return
-    if x.ndim == 2 and uses and all(_rounds(edits, u.node, u.idx) for u in uses):
+    if x.ndim == 2 and uses and all(_multiplies(u) and edits.rounds(u.node, scale) for u in uses):
         if block or (scale.size > 1 and axis % 2 == 0):
             matrix = by_column(dequantized(x, scale, point, axis, block))
         else:
@@ -77,8 +77,9 @@ def _dequantize(edits: Edits, node: ir.Node) -> None:
     )
 
 
-def _rounds(edits: Edits, reader: ir.Node, place: int) -> bool:
-    return place == 1 and is_op(reader, "MatMul") and edits.rounds(reader, reader.inputs[0])
+def _multiplies(use: ir.Usage) -> bool:
+    """Return whether a value is the second operand of a MatMul."""
+    return use.idx == 1 and is_op(use.node, "MatMul")
 
 
 def columns(x: Array, scale: Array, point: Array | None = None) -> Matrix:
@@ -248,7 +249,7 @@ def _of_few_bits(edits: Edits, node: ir.Node) -> None:
     factors = scale.reshape(columns, blocks).T.astype(np.float32)
     compressed = Compressed(numbers, factors, shift.T, groups)
     x = node.inputs[0]
-    if edits.rounds(node, x):
+    if edits.rounds(node, scale):
         edits.product(node, x, compressed.by_column(), edits.of(node, 5))
     else:
         floats = np.ascontiguousarray(compressed.floats().astype(scale.dtype))
