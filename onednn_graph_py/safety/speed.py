@@ -46,13 +46,13 @@ def _takes(base: Op, wide: Wide, conditions: Conditions) -> bool:
         return one and base.attr("data_format") == "NXC"
     if base.kind in _REDUCTIONS:
         return one or full or second
-    if base.kind == "MatMul":
+    if base.kind == "MatMul" and len(wide) in (2, 4):
         text = "".join("x" if w else "1" for w in wide)
         return text not in (_UNKNOWN_TO_MATMUL if new else _UNKNOWN_TO_MATMUL_OF_3_7)
     return True
 
 
-_UNKNOWN_TO_MATMUL = ("x1", "1x1", "11x1", "1x1x", "x1x1", "xx11", "xx1x", "xxx1")
+_UNKNOWN_TO_MATMUL = ("x1", "11x1", "1x1x", "x1x1", "xx11", "xx1x", "xxx1")
 _UNKNOWN_TO_MATMUL_OF_3_7 = (*_UNKNOWN_TO_MATMUL, "11xx")
 
 
@@ -75,9 +75,11 @@ def reference_kernel(group: Group, op: Op, conditions: Conditions) -> Answer:
     if primitive is None or math.prod(primitive.shape) <= _FEW:
         return False
     ncx = op.kind == "GroupNorm" and op.attr("data_format") == "NCX"
-    if all(_takes(op, o.wide, conditions) for o in primitive.operands) and not (
-        ncx and primitive.unary
-    ):
+    wide = [o.wide for o in primitive.operands]
+    if op.kind == "MatMul" and len(primitive.shape) == 3 and primitive.shape[0] == 1:
+        if len(group.shape(op.inputs[1]) or ()) == 2:  # oneDNN leaves the first dim out
+            wide = [w[1:] for w in wide]
+    if all(_takes(op, w, conditions) for w in wide) and not (ncx and primitive.unary):
         return False
     # Attention was seen in the reference kernel only with several batches of several heads.
     if attention(group) and not any(_has_batches_of_heads(group, o) for o in group.ops):
