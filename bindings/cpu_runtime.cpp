@@ -76,6 +76,8 @@ int max_threads() noexcept {
     return openmp().get ? openmp().get() : 0;
 }
 
+int at_most(int count) noexcept { return max_threads() > count ? count : no_threads; }
+
 void threads_scope::set(int count) noexcept {
     if (has_one_thread()) count = 1;
     if (count <= 0 || !threads_can_be_set()) return;

@@ -26,6 +26,9 @@ void end_idle_threads() noexcept;
 // How many threads the next parallel region of the calling thread has; 0 where nobody can tell.
 int max_threads() noexcept;
 
+// For threads_scope: this number, if the next parallel region would have more threads; else 0.
+int at_most(int count) noexcept;
+
 // Runs what follows, on this thread, with a number of threads. oneDNN prepares its kernels for the
 // number at compile time, and with another one may use memory that it did not plan. 0 leaves it as
 // it is. Where there is one thread because of a fork, it is 1 in any case.

@@ -276,7 +276,7 @@ void run(const Submit &submit, const compiled_partition &cp, const stream &s,
     };
     const handle_arguments arguments = handles_of(cp, s, inputs, outputs, scratchpad);
     std::string why;
-    const threads_scope threads(no_threads);
+    const threads_scope threads(at_most(cp.threads));
     count_use(1);
     // Plain save and restore: py::gil_scoped_release costs as much as the rest of a small call.
     PyThreadState *thread = PyEval_SaveThread();
@@ -471,6 +471,7 @@ double time_execute(compiled_partition &cp, stream &s, const py::object &inputs,
     for (size_t i = 0; i < ins.size(); ++i) cpp_inputs.push_back(ins[i].value);
     for (size_t i = 0; i < outs.size(); ++i) cpp_outputs.push_back(outs[i].value);
     const inside_onednn inside(cp.threads, [&] { return cp.name + ": time_execute"; });
+    const threads_scope threads(at_most(cp.threads));
     const py::gil_scoped_release release;
     const auto turn = cp.turn();
     const auto begin = std::chrono::steady_clock::now();

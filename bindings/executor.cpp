@@ -162,6 +162,8 @@ public:
                 continue;
             }
             call &c = calls_[i];
+            // A step may have been compiled for fewer threads than others.
+            const threads_scope fewer(at_most(s.compiled->threads));
             const auto execute = [&] {
                 const auto turn = s.compiled->turn();
 #if OGP_ONEDNN_AT_LEAST(3, 13)

@@ -18,8 +18,8 @@ models         `CompiledGraph`, which `GraphBuilder.compile` makes; `fill_inputs
 front ends     `torch`, `onnx`, `parallel` (many processes), `frontends` for those of your own
 graph files    `load`, `dump`, `serialization`, `capture`, `replay`, `shrinking`, `export`
 seeing         `explain`, `diagram`, `profile`, `compare`, `verbose_log`
-what runs      `version`, `devices`, `capabilities`, `selftest`; `ops` and `reference`
-               say what each op takes and computes
+what runs      `version`, `devices`, `capabilities`, `selftest`, `tuning`; `ops` and
+               `reference` say what each op takes and computes
 settings       `set_num_threads`, `set_max_cpu_isa`, `cache_info`, `clear_caches`; `dtypes`
 errors         `OneDNNError`, from which all are derived; `errors` lists them
 
@@ -120,6 +120,7 @@ if TYPE_CHECKING:
     from .tools import replay as replay
     from .tools import selftest as selftest
     from .tools import shrinking as shrinking
+    from .tools import tuning as tuning
     from .tools.capture.dump import dump
     from .tools.comparing.compare import compare
     from .tools.comparing.table import Comparison
@@ -153,7 +154,7 @@ _LATE = {
 # The public modules that lie in another package than this one.
 _MODULES = {
     "base": ("ocl_interop", "sycl_interop"),
-    "tools": ("capture", "export", "parallel", "replay", "selftest", "shrinking"),
+    "tools": ("capture", "export", "parallel", "replay", "selftest", "shrinking", "tuning"),
 }
 _GONE = {"patterns": "in a clone, ./dev patterns runs the gallery of fusion patterns"}
 _MODULE_OF = {name: module for module, names in _LATE.items() for name in names}

@@ -1,8 +1,11 @@
-"""The memory that the system has free."""
+"""The memory that the system has free, and the CPU's last cache."""
 
 from __future__ import annotations
 
-__all__ = ["free_bytes"]
+from functools import cache
+from pathlib import Path
+
+__all__ = ["free_bytes", "last_cache_bytes"]
 
 
 def free_bytes() -> int | None:
@@ -15,3 +18,14 @@ def free_bytes() -> int | None:
     except OSError:
         pass
     return None
+
+
+@cache
+def last_cache_bytes() -> int:
+    """Return the size of the CPU's last cache; 32 MB if unknown."""
+    caches = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")
+    try:
+        sizes = [(c / "size").read_text().strip() for c in caches]
+        return max(int(s.removesuffix("K")) << 10 for s in sizes if s.endswith("K"))
+    except (OSError, ValueError):
+        return 32 << 20

@@ -41,7 +41,7 @@ def _timed(call: Callable[[], None]) -> tuple[float, bool]:
 
 @dataclass(frozen=True)
 class Pace:
-    """The times of a partition: fused, and its separate ops.
+    """The times of a partition: fused, and its separate ops; or as written, and in another form.
 
     Parameters
     ----------
@@ -70,12 +70,17 @@ class Pace:
 
     @classmethod
     def measured(
-        cls, fused: Callable[[], None], apart: Callable[[], None], seconds: float = 0.1
+        cls,
+        fused: Callable[[], None],
+        apart: Callable[[], None],
+        seconds: float = 0.1,
+        before: Callable[[], object] | None = None,
     ) -> Pace | None:
         """Run both in turn until it is clear which is faster; None if other processes disturb it.
 
         Where threads spin until all are done, a kernel takes thousands of times longer while
         another process has one of the CPUs. We use the shortest undisturbed run of each side.
+        `before` runs before each of them, and does not count.
         """
         calls = (fused, apart)
         spent = sum(_timed(call)[0] for call in calls)  # the first one also sets up
@@ -83,6 +88,8 @@ class Pace:
         pace: Pace | None = None
         for _ in range(_RUNS):
             for counted, call in zip(runs, calls, strict=True):
+                if before is not None:
+                    before()
                 took, disturbed = _timed(call)
                 spent += took
                 if not disturbed:

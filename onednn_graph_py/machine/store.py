@@ -8,6 +8,8 @@ import json
 import os
 import platform
 import secrets
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,14 @@ from ..base.linked import version
 from ..base.text.files import read_limited
 from ..base.text.owners import changed_by_others, make_folders
 
-__all__ = ["facts", "folder", "load", "place", "processor", "save"]
+__all__ = ["Entries", "facts", "folder", "load", "machine", "place", "processor", "save"]
 
 _NUMBERS = {"family": "cpu family", "model": "model"}
 
 _LARGEST = 16 << 20  # bytes of a file of results, which have some thousands
 
 
+@cache
 def processor() -> str:
     """Return the CPU's name, family and model; the architecture if the system does not show them.
 
@@ -37,6 +40,15 @@ def processor() -> str:
         return platform.processor() or platform.machine()
     numbers = [f"{n} {shown[k]}" for n, k in _NUMBERS.items() if k in shown]
     return shown["model name"] + (f" ({', '.join(numbers)})" if numbers else "")
+
+
+def machine() -> str:
+    """Return an id of this machine and user, which a folder copied from another does not match."""
+    try:
+        name = Path("/etc/machine-id").read_text().strip()
+    except OSError:
+        name = os.uname().nodename
+    return f"{name} {os.geteuid()}"
 
 
 def facts(*about: Any) -> list[Any]:
@@ -88,6 +100,19 @@ def load(file: Path) -> Any:
 
 def save(file: Path, found: Any) -> None:
     """Write results as JSON, so that a reader sees all or nothing; ignore a read-only cache."""
+    _save(file, found, Path.replace)
+
+
+def _save_new(file: Path, found: Any) -> bool:
+    """Write results unless the file exists; return whether it did not."""
+    try:
+        _save(file, found, lambda partial, file: file.hardlink_to(partial))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _save(file: Path, found: Any, put: Callable[[Path, Path], Any]) -> None:
     partial = file.with_name(f"{file.name}.{secrets.token_hex(8)}.partial")
     try:
         make_folders(file.parent)
@@ -95,9 +120,66 @@ def save(file: Path, found: Any) -> None:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         with open(descriptor, "w", encoding="utf-8") as opened:
             json.dump(found, opened)
-        partial.replace(file)
-    except BaseException as e:
+        put(partial, file)
+    except FileExistsError:
+        raise
+    except OSError:
+        pass
+    finally:
         with contextlib.suppress(OSError):
             partial.unlink()
-        if not isinstance(e, OSError):
-            raise
+
+
+class Entries:
+    """Results on disk by a key, a file each, so that any number of processes read and write.
+
+    Parameters
+    ----------
+    name : str
+        The name of a folder in the cache.
+    *about
+        Further facts that the results depend on, which JSON can hold.
+    """
+
+    def __init__(self, name: str, *about: Any) -> None:
+        self.folder = place(name, *about).with_suffix("")
+
+    def _file(self, key: str) -> Path:
+        return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+
+    def find(self, key: str) -> dict[str, Any] | None:
+        """Read what is kept under a key; None if there is nothing that can be trusted."""
+        result = load(self._file(key))
+        return result if isinstance(result, dict) and result.get("of") == key else None
+
+    def keep(self, key: str, result: dict[str, Any]) -> None:
+        """Write a result for other processes, if the folder can be written to."""
+        save(self._file(key), {**result, "of": key})
+
+    def keep_first(
+        self, key: str, result: dict[str, Any], counts: Callable[[dict[str, Any]], bool]
+    ) -> dict[str, Any]:
+        """Write a result if there is none that counts; return the one that is kept then."""
+        file = self._file(key)
+        before = self.find(key)
+        if before is not None and counts(before):
+            return before
+        if before is not None or not _save_new(file, {**result, "of": key}):
+            other = self.find(key)
+            if other is not None and counts(other):
+                return other
+            self.keep(key, result)
+        return self.find(key) or result
+
+    def clear(self) -> None:
+        """Remove all results that can be removed."""
+        for file in self.folder.glob("*.json"):
+            with contextlib.suppress(OSError):
+                file.unlink()
+
+    def all(self) -> Iterator[dict[str, Any]]:
+        """Yield all results that can be trusted, with their keys as ``of``."""
+        for file in sorted(self.folder.glob("*.json")):
+            result = load(file)
+            if isinstance(result, dict) and isinstance(result.get("of"), str):
+                yield result

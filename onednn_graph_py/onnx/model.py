@@ -38,6 +38,7 @@ from .options import (
     KnownDefects,
     Options,
     Requantize,
+    Tune,
 )
 from .preparing import prepare
 from .program import Program
@@ -351,6 +352,7 @@ def load(
     threads: int | None = None,
     fpmath_mode: FpmathMode = "strict",
     known_defects: KnownDefects = "avoid",
+    tune: Tune = "quick",
     folding_bytes: int | None = None,
     folding_work: int | None = None,
     **unknown: Any,
@@ -383,6 +385,8 @@ def load(
         The smaller types that oneDNN may use to compute f32.
     known_defects : str
         ``avoid`` or ``run``; see `GraphBuilder.compile`.
+    tune : str
+        ``quick``, ``full`` or ``off``; see `GraphBuilder.compile`.
     folding_bytes : int, optional
         The most bytes of results, at one time, that are computed of weights before calls. What
         takes more runs at each call. By default 1 GiB and four times the weights, and at most half
@@ -428,6 +432,7 @@ def load(
         threads,
         fpmath_mode,
         known_defects,
+        tune,
         folding_bytes,
         folding_work,
     )

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from ..frontends import options
 from ..frontends.options import FpmathMode
-from ..model.planning.options import KnownDefects
+from ..model.planning.options import KnownDefects, Tune
 
 __all__ = [
     "RTOL",
@@ -20,6 +20,7 @@ __all__ = [
     "Most",
     "Options",
     "Requantize",
+    "Tune",
 ]
 
 
@@ -49,6 +50,7 @@ class Options(options.Options):
     threads: int | None = None
     fpmath_mode: FpmathMode = "strict"
     known_defects: KnownDefects = "avoid"
+    tune: Tune = "quick"
     folding_bytes: int | None = None
     folding_work: int | None = None
 

@@ -186,6 +186,7 @@ class Program:
                 max_shapes=options.max_shapes,
                 fallback="error",
                 known_defects=options.known_defects,
+                tune=options.tune,
                 warn=False,  # the report has the reasons
                 name=self.name,
             )

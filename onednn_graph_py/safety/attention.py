@@ -426,12 +426,20 @@ def _unit_head(group: Group, op: Op, rank: int) -> Answer:
 # -- integers
 
 
+def _uncast(group: Group, tensor: Tensor) -> Op | None:
+    """Return what makes a tensor, before casts between floating-point types."""
+    maker = group.producer(tensor)
+    while maker is not None and maker.kind == "TypeCast":
+        maker = group.producer(maker.inputs[0])
+    return maker
+
+
 def _types_of_int8_attention(group: Group) -> tuple[str, ...] | None:
     """Return the types of query, key, probabilities, values and result; None if it is not int8."""
     products = [op for op in group.ops if op.kind == "MatMul"]
     if len(products) != 2:
         return None
-    sources = [group.producer(tensor) for product in products for tensor in product.inputs]
+    sources = [_uncast(group, tensor) for product in products for tensor in product.inputs]
     types = [s.inputs[0].dtype for s in sources if s is not None and s.kind == "Dequantize"]
     return (*types, group.ops[-1].outputs[0].dtype) if len(types) == 4 else None
 
@@ -457,13 +465,16 @@ def attention_in_other_integers(group: Group, op: Op, conditions: Conditions) ->
 
 
 @defect(
-    "oneDNN rounds the result of int8 attention to the type of its queries",
+    "oneDNN rounds the probabilities and the result of int8 attention to the type of its queries",
     _ONCE,
     Where((3, 10)),
 )
 def attention_of_other_result(group: Group, op: Op, conditions: Conditions) -> Answer:
     types = _types_of_int8_attention(group)
-    if types is None or types[-1] not in ("s8", "u8") or types[-1] == types[0]:
+    if types is None:
+        return False
+    query, _, probabilities, _, result = types
+    if probabilities == query and (result not in ("s8", "u8") or result == query):
         return False
     return attention_by_heads(group, conditions)
 

@@ -35,6 +35,7 @@ _MODULES = {
     "export": "tools.export.command",
     "log": "tools.inspect.log_command",
     "explain": "tools.explaining.command",
+    "tune": "onnx.tools.tune_command",
     "onnx": "onnx.tools.command",
     "selftest": "tools.selftest.command",
 }

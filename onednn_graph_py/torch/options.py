@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from ..frontends import options
 from ..frontends.options import FpmathMode
-from ..model.planning.options import Check, KnownDefects
+from ..model.planning.options import Check, KnownDefects, Tune
 
 Fallback = Literal["eager", "error"]
 Activations = Literal["exact", "int8"]
@@ -42,6 +42,8 @@ class Options(options.Options):
         ``verify`` compares each partition once with the reference.
     known_defects : str
         ``avoid`` or ``run``; see `GraphBuilder.compile`.
+    tune : str
+        ``quick``, ``full`` or ``off``; see `GraphBuilder.compile`.
     """
 
     OWNER: ClassVar[str] = "the backend"
@@ -56,6 +58,7 @@ class Options(options.Options):
     activations: Activations = "exact"
     check: Check = None
     known_defects: KnownDefects = "avoid"
+    tune: Tune = "quick"
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | None) -> Options:

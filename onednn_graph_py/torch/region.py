@@ -71,6 +71,7 @@ class Region:
                 max_shapes=options.max_shapes,
                 fallback="error",
                 known_defects=options.known_defects,
+                tune=options.tune,
                 check=options.check,
                 warn=False,  # the report has the reasons
                 name=name,

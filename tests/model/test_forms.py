@@ -9,7 +9,7 @@ from graphs import LINKED
 import onednn_graph_py as og
 from onednn_graph_py import blocks
 from onednn_graph_py.machine import current
-from onednn_graph_py.model.planning import choosing, fates
+from onednn_graph_py.model.planning import fates, forms
 from onednn_graph_py.model.rewriting.forms import FORMS
 from onednn_graph_py.safety.speed import masked_attention, product_without_packing, query_blocks
 
@@ -25,7 +25,7 @@ def everywhere(monkeypatch):
         constant = any(group.tensor(o.inputs[1]).data is not None for o in products)
         return (CONVOLUTION, "a test") if constant else None
 
-    monkeypatch.setattr(choosing, "faster_form", form)
+    monkeypatch.setattr(forms, "faster_form", form)
 
 
 def noise(seed, *shape):
@@ -129,14 +129,14 @@ def test_what_is_no_product_of_rows_stays(everywhere):
 
 
 def test_a_form_that_does_not_run_is_not_taken(everywhere, monkeypatch):
-    add_group = choosing.add_group
+    add_group = forms.add_group
 
     def refused(draft, nodes, *more, **options):
         if nodes[0].kind == "Convolution":
             return fates.Refused(og.UnimplementedError("a test"))
         return add_group(draft, nodes, *more, **options)
 
-    monkeypatch.setattr(choosing, "add_group", refused)
+    monkeypatch.setattr(forms, "add_group", refused)
     b = og.GraphBuilder()
     b.output((b.input((6, 48)) @ b.constant(noise(1, 48, 96))).relu())
     assert kinds(b.compile()) == [("MatMul", "ReLU")]

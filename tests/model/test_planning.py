@@ -190,7 +190,7 @@ def test_a_fusion_that_is_slower_than_its_ops_apart_is_not_used(monkeypatch):
 
     monkeypatch.setattr(pace, "measured", measured)
     monkeypatch.setattr(pace, "known", lambda *_: None)
-    monkeypatch.setattr(pace, "keep", lambda *_: None)
+    monkeypatch.setattr(pace, "keep", lambda key, found: pace.Kept(found))
     model = b.compile()  # a warning would fail
     assert asked == [(2, [1, 1])]
     assert [s.ops for s in model.steps()] == [("Add",), ("Multiply",)]
@@ -208,7 +208,7 @@ def test_a_fusion_that_is_slower_than_its_ops_apart_is_not_used(monkeypatch):
 def test_parts_of_a_slow_fusion_are_not_slow_either(monkeypatch):
     monkeypatch.setattr(fates, "slow_fusion", lambda *_: None)
     monkeypatch.setattr(pace, "known", lambda *_: None)
-    monkeypatch.setattr(pace, "keep", lambda *_: None)
+    monkeypatch.setattr(pace, "keep", lambda key, found: pace.Kept(found))
 
     def measured(engine, fused, apart, constants):
         kinds = {n.kind for n in fused.nodes}
@@ -241,15 +241,16 @@ def test_a_fusion_is_used_where_it_is_not_slower(monkeypatch):
     b = og.GraphBuilder()
     chain(b)
     for fused in (1e-4, 1.2e-4, 1.26e-4):
-        monkeypatch.setattr(pace, "known", lambda *_, f=fused: Pace(f, 1.15e-4))
+        monkeypatch.setattr(pace, "known", lambda *_, f=fused: pace.Kept(Pace(f, 1.15e-4)))
         assert [s.ops for s in b.compile().steps()] == [("Add", "Multiply")]
-    monkeypatch.setattr(pace, "known", lambda *_: Pace(1.5e-4, 1.15e-4))
+    monkeypatch.setattr(pace, "known", lambda *_: pace.Kept(Pace(1.5e-4, 1.15e-4)))
     assert len(b.compile().steps()) == 2
 
 
-def test_equal_partitions_are_measured_once(monkeypatch):
+def test_equal_partitions_are_measured_once(monkeypatch, tmp_path):
     monkeypatch.setattr(fates, "slow_fusion", lambda *_: None)
-    monkeypatch.setattr(pace, "_measured", {})
+    monkeypatch.setenv("ONEDNN_GRAPH_PY_CACHE", str(tmp_path))
+    monkeypatch.setattr(pace, "_known", {})
     count = []
 
     def measured(*_):
@@ -268,7 +269,8 @@ def test_equal_partitions_are_measured_once(monkeypatch):
 def test_what_other_processes_disturb_is_not_held_against_a_fusion(monkeypatch):
     monkeypatch.setattr(fates, "slow_fusion", lambda *_: None)
     monkeypatch.setattr(pace, "known", lambda *_: None)
-    monkeypatch.setattr(pace, "keep", lambda *_: pytest.fail("kept"))
+    kept = []
+    monkeypatch.setattr(pace, "keep", lambda key, found: kept.append(found) or pace.Kept(found))
     switches = iter(range(10**6))
     monkeypatch.setattr(
         "onednn_graph_py.machine.pace.getrusage",
@@ -279,6 +281,7 @@ def test_what_other_processes_disturb_is_not_held_against_a_fusion(monkeypatch):
     b = og.GraphBuilder()
     chain(b)
     assert [s.ops for s in b.compile().steps()] == [("Add", "Multiply")]
+    assert kept == [None]
 
 
 def timed_by(monkeypatch, fused, apart):
@@ -589,7 +592,7 @@ def test_constants_of_other_data_types_differ():
 def test_what_was_only_tried_leaves_nothing_behind(monkeypatch):
     monkeypatch.setattr(fates, "slow_fusion", lambda *_: None)
     monkeypatch.setattr(pace, "known", lambda *_: None)
-    monkeypatch.setattr(pace, "keep", lambda *_: None)
+    monkeypatch.setattr(pace, "keep", lambda key, found: pace.Kept(found))
     monkeypatch.setattr(pace, "measured", lambda *_: Pace(1e-4, 1e-4))
     b = og.GraphBuilder()
     c = b.constant(noise(3, 8)).exp()

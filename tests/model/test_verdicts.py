@@ -514,7 +514,7 @@ def test_a_file_that_is_not_to_be_trusted_is_ignored_and_replaced(cache, signatu
 def test_a_cache_from_elsewhere_is_not_trusted(cache, signature, judged, monkeypatch):
     from onednn_graph_py.model.verdicts import kept
 
-    monkeypatch.setattr(kept, "_machine", lambda: "another machine")
+    monkeypatch.setattr(kept, "machine", lambda: "another machine")
     assert Kept(2).find(signature) is None
 
 

@@ -10,7 +10,7 @@ from wrong_cases import AMX, NEW, OLD, OPENMP, attention, before
 import onednn_graph_py as og
 from onednn_graph_py.machine import current
 from onednn_graph_py.machine.isa import has_amx, has_avx2
-from onednn_graph_py.model.planning.pace import may_be_slow
+from onednn_graph_py.model.planning.work import may_be_slow
 from onednn_graph_py.safety.defect import SLOW
 from onednn_graph_py.safety.nodes import group_of
 from onednn_graph_py.safety.table import faster_form, of_effect, slow_fusion

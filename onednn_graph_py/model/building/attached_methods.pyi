@@ -13,6 +13,7 @@ from onednn_graph_py.model.planning import (
     Layout,
     Policy,
     SlowFusions,
+    Tune,
 )
 from onednn_graph_py.model.running.model import CompiledGraph
 from onednn_graph_py.tools.explaining.explanation import Explanation
@@ -34,6 +35,7 @@ class GraphMethods:
         policy: Policy = "fusion",
         known_defects: KnownDefects = "avoid",
         slow_fusions: SlowFusions = "avoid",
+        tune: Tune = "quick",
         fold_constants: bool = True,
         check: Check = None,
         warn: bool = True,

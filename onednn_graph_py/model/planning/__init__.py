@@ -1,7 +1,16 @@
 """Turn a graph into a plan: the compiled steps that run it, with their memory."""
 
 from .engines import engine_of
-from .options import Check, CompileOptions, Fallback, KnownDefects, Layout, Policy, SlowFusions
+from .options import (
+    Check,
+    CompileOptions,
+    Fallback,
+    KnownDefects,
+    Layout,
+    Policy,
+    SlowFusions,
+    Tune,
+)
 from .pipeline import make_plan
 from .plan import Plan, PlannedStep
 
@@ -15,6 +24,7 @@ __all__ = [
     "PlannedStep",
     "Policy",
     "SlowFusions",
+    "Tune",
     "engine_of",
     "make_plan",
 ]

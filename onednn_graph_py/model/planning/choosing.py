@@ -7,15 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from ... import _core
 from ...base.errors import InvalidGraphError, OneDNNError, UnimplementedError, reworded
 from ...ops.lookup import with_trait
-from ...safety.table import faster_form
-from ..building.builder import leaving_of
 from ..building.foreign import ForeignNode
 from ..building.value import Node
-from ..rewriting import AVOIDING, FORMS, RECIPES, Ops
+from ..rewriting import AVOIDING, RECIPES
 from . import partitions
 from .constants import reading_folded
 from .fates import Refused, Runs, Slow, add_group, add_part
 from .foreign_steps import add_foreign
+from .forms import add_form
 from .grouping import ordered
 from .plan_draft import PlanDraft
 from .shared import Nodes
@@ -132,51 +131,6 @@ def _add_alternative(draft: PlanDraft, node: Node, why: str, depth: int = 3) -> 
                 keep()
                 return "without a smaller floating-point type"
     return None
-
-
-# -- a group in another form
-
-
-def add_form(draft: PlanDraft, nodes: Nodes, why: str = "") -> bool:
-    """Add a group in the form that is known to be faster, if there is one that runs.
-
-    `why` is the reason why it is a group of its own, if it was a part of another.
-    """
-    options = draft.options
-    as_written = options.slow_fusions == "run" or options.policy == "debug"
-    # A form has the weights with other dims: as constants, or oneDNN packs them at each call.
-    if as_written or not options.fold_constants or not draft.on_cpu:
-        return False
-    # oneDNN packs weights of convolutions in several layouts, by the number of rows: with 12 sizes
-    # they took up to 1.1 times their memory more, for a gain of 1.04 to 1.15.
-    if draft.shared.has_unknown_dims:
-        return False
-    nodes = reading_folded(draft, nodes)
-    known = faster_form(draft.group(nodes), draft.conditions)
-    if known is None:
-        return False
-    ops = Ops(draft.builder, nodes[0], draft.shapes)
-    if not FORMS[known[0]](ops, nodes, leaving_of(nodes, draft.shared.readers)):
-        return False
-    why = "; ".join(filter(None, (why, f"written {known[0]}: {known[1]}")))
-    made = {v.id for n in ops.nodes for v in n.outputs}
-    views = [n for n in ops.nodes if isinstance(n, ForeignNode)]
-    with draft.attempt() as keep:
-        for view in (v for v in views if v.inputs[0].id not in made):  # of weights, for example
-            add_foreign(draft, view)
-        rest = tuple(n for n in ops.nodes if not isinstance(n, ForeignNode))
-        rest = reading_folded(draft, rest)
-        try:
-            groups = partitions.groups(draft, rest)
-        except OneDNNError:
-            return False
-        for part, partition in groups:
-            if partition is None or not isinstance(add_group(draft, part, partition, why), Runs):
-                return False
-        for view in (v for v in views if v.inputs[0].id in made):
-            add_foreign(draft, view)
-        keep()
-    return True
 
 
 # -- several steps

@@ -78,8 +78,13 @@ def compile_group(draft: PlanDraft, nodes: Nodes, partition: _core.partition) ->
     if not scattered and (constants or any(n.kind in _QUANTIZATION for n in nodes)):
         partition = _spaced(draft, nodes, partition)
     plain = [draft.plain(ports.values[i]) for i in ports.makes]
+
+    def compiled_for(outputs: list[_core.logical_tensor]) -> _core.compiled_partition:
+        with _core._compiling_with(draft.threads_of(nodes)):
+            return partition.compile(ports.inputs, outputs, draft.engine)
+
     try:
-        compiled = partition.compile(ports.inputs, ports.outputs, draft.engine)
+        compiled = compiled_for(ports.outputs)
         outputs = [compiled.query_logical_tensor(i) for i in ports.makes]
         # 3.13 forgets to choose a layout for a SoftMax that also returns its statistics. Where
         # an input has gaps Reorder and StaticReshape choose gaps too, and fill only a part.
@@ -91,7 +96,7 @@ def compile_group(draft: PlanDraft, nodes: Nodes, partition: _core.partition) ->
             raise
         chosen = False
     if not chosen:
-        compiled = partition.compile(ports.inputs, plain, draft.engine)
+        compiled = compiled_for(plain)
         outputs = [compiled.query_logical_tensor(i) for i in ports.makes]
     scratchpad_bytes = 0
     if draft.conditions.version >= (3, 13):

@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 
 from ... import _core
 from ...base.errors import KnownDefectError, OneDNNError
-from ...machine.pace import Pace
 from ...safety.table import slow_fusion, wrong_result
 from ..verdicts import Outcome
 from . import pace, partitions
 from .compiling import Compiled, compile_group, ports_of
 from .constants import is_constant, know_constants, reading_folded
+from .pace import Kept, Key
 from .plan import PlannedStep
 from .plan_draft import PlanDraft
 from .shared import Nodes
 from .steps import add_reshape, add_step, step_of
+from .work import may_be_slow
 
 __all__ = [
     "JUDGES",
@@ -93,7 +94,7 @@ def known_defect(draft: PlanDraft, candidate: Candidate) -> Wrong | None:
     """Look for the group in the table of oneDNN's defects."""
     if draft.options.known_defects == "run":
         return None
-    found = wrong_result(draft.group(candidate.nodes), draft.conditions)
+    found = wrong_result(draft.group(candidate.nodes), draft.conditions_of(candidate.nodes))
     return None if found is None else Wrong(found.message)
 
 
@@ -106,7 +107,7 @@ def known_slow(draft: PlanDraft, candidate: Candidate) -> Fate | None:
     """Look for the group in the table of slow fusions."""
     if not _judges_speed(draft, candidate):
         return None
-    found = slow_fusion(draft.group(candidate.nodes), draft.conditions)
+    found = slow_fusion(draft.group(candidate.nodes), draft.conditions_of(candidate.nodes))
     return None if found is None else Slow(found.what)
 
 
@@ -156,7 +157,7 @@ def stop_watch(draft: PlanDraft, candidate: Candidate) -> Fate | None:
     fused = step_of(draft, nodes, candidate.compiled)
     if is_constant(draft, fused.inputs, fused.outputs):
         return None
-    if not pace.may_be_slow(nodes, draft.shapes, fused.inputs):
+    if not may_be_slow(nodes, draft.shapes, fused.inputs):
         return None
     if not draft.shared.has_unknown_dims:
         why = _slowness(draft, fused)
@@ -170,23 +171,24 @@ def stop_watch(draft: PlanDraft, candidate: Candidate) -> Fate | None:
 
 def _slowness(draft: PlanDraft, fused: PlannedStep) -> str | None:
     """Return how much slower a step is than its separate ops; None if it is not."""
-    subject = draft.subject(fused.nodes, fused.inputs, fused.outputs)
-    found = pace.known(subject)
-    if found is None:
-        found = _measured(draft, fused)
-        if found is None:
-            return None
-        pace.keep(subject, found)
-    return found.slow
+    key = Key.of(draft.subject(fused.nodes, fused.inputs, fused.outputs))
+    kept = pace.known(key)
+    if kept is None and draft.options.tune != "off":
+        kept = _measured(draft, fused, key)
+    if kept is None:
+        return None
+    draft.shared.measured[key] = kept
+    return None if kept.pace is None else kept.pace.slow
 
 
-def _measured(draft: PlanDraft, fused: PlannedStep) -> Pace | None:
+def _measured(draft: PlanDraft, fused: PlannedStep, key: Key) -> Kept | None:
     """Measure a step against its separate ops; None if one of them does not run alone."""
     with draft.attempt():
         draft.steps.clear()
         if not all(add_part(draft, (node,)) for node in fused.nodes):
             return None
-        return pace.measured(draft.engine, fused, draft.steps, draft.constant_arrays())
+        result = pace.measured(draft.engine, fused, draft.steps, draft.constant_arrays())
+        return pace.keep(key, result)
 
 
 JUDGES = (known_defect, known_slow, measured_slow, helper, compiles, stop_watch)

@@ -15,6 +15,7 @@ __all__ = [
     "Layout",
     "Policy",
     "SlowFusions",
+    "Tune",
 ]
 
 Layout = Literal["auto", "plain"]
@@ -22,6 +23,7 @@ Fallback = Literal["reference", "error"]
 Policy = Literal["fusion", "debug"]
 KnownDefects = Literal["avoid", "run"]
 SlowFusions = Literal["avoid", "run"]
+Tune = Literal["quick", "full", "off"]
 Check = Literal["verify"] | None
 
 _CHOICES: dict[str, tuple[object, ...]] = {
@@ -30,6 +32,7 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "policy": get_args(Policy),
     "known_defects": get_args(KnownDefects),
     "slow_fusions": get_args(SlowFusions),
+    "tune": get_args(Tune),
     "check": (None, "verify"),
 }
 
@@ -52,6 +55,7 @@ class CompileOptions:
     fold_constants: bool = True
     check: Check = None
     warn: bool = True
+    tune: Tune = "quick"
 
     def __post_init__(self) -> None:
         for field in fields(self):

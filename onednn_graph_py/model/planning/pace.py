@@ -1,88 +1,113 @@
-"""Choose the fused partitions to measure, and keep the paces that this process measured.
+"""Paces: how fast a group runs as written and in another way, as this machine measured it once.
 
-For some fusions oneDNN falls back to kernels that no one tuned, 50 to 1,200 times slower than the
-same ops one after the other. This package measures all small partitions; of larger ones those
-without a product or convolution, transposed convolutions, attention of many heads over few tokens,
-and ops that read strided tensors. No call of them takes longer than one of the model itself.
+What the first process measured counts for all processes, so that equal models get equal plans: a
+pace is kept on disk, by oneDNN's build, instruction set, CPU, threads and the group's signature.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
 from ... import _core
 from ...machine.pace import Pace
-from ...ops.lookup import row, with_trait
-from ..building.value import Node, row_major
+from ...machine.store import Entries, folder
 from ..verdicts import Subject
 from .plan import PlannedStep
 from .trial import Trial
 
-__all__ = ["Paces", "keep", "known", "may_be_slow", "measured", "paces", "remember"]
+__all__ = [
+    "APART",
+    "Kept",
+    "Key",
+    "Paces",
+    "forget",
+    "keep",
+    "known",
+    "measured",
+    "on_disk",
+    "paces",
+    "read",
+    "remember",
+]
 
-# The number of elements that an untuned kernel processes in about a third of a second.
-_ELEMENTS = 1 << 22
-_COMPRESSED = ("DynamicDequantize",)
-# Numbers of operations: any kernel computes the first in a tenth of a second and the second in a
-# third of a second; a tuned kernel computes the third in a fifth of a second.
-_FLOP_OF_ANY, _FLOP_IN_DOUBT, _FLOP = 1 << 22, 1 << 25, 1 << 30
-# Attention of at least this many heads, with at most this many scores each, is worth measuring, as
-# the time spent on each head counts.
-_HEADS, _SCORES = 32, 64 * 64
-# oneDNN's kernels for ConvTranspose may apply fused ops one element at a time.
-_HALF_TUNED = "ConvTranspose"
-# Ops that sum up many elements for each result, for which oneDNN has tuned kernels.
-_TUNED = with_trait("product") - {_HALF_TUNED}
+APART = "apart"
+"""The way in which each op of a group runs by itself."""
 
-
-def _flop(nodes: Sequence[Node], shapes: Mapping[int, tuple[int, ...]]) -> int:
-    return sum(
-        row(n.kind).flop(
-            [shapes[v.id] for v in n.inputs], [shapes[v.id] for v in n.outputs], n.attrs
-        )
-        for n in nodes
-    )
+_UNDECIDED = 600.0
+"""Seconds for which nobody measures again what could not be measured."""
 
 
-def _strided(lt: _core.logical_tensor) -> bool:
-    """Return whether a tensor is strided but not row-major, for which few kernels are tuned."""
-    if lt.get_layout_type() != _core.logical_tensor.strided:
-        return False
-    dims = lt.get_dims()
-    plain = zip(dims, lt.get_strides(), row_major(dims), strict=True)
-    return any(dim > 1 and stride != usual for dim, stride, usual in plain)
+class Key(NamedTuple):
+    """A group, the number of its threads, and a way to run it other than as it is written."""
+
+    threads: int
+    way: str
+    signature: str
+    written: str = ""
+    """A digest of the ops of that way, where they depend on more than the signature."""
+
+    @classmethod
+    def of(cls, subject: Subject, way: str = APART, written: str = "") -> Key:
+        """Return the key of a group."""
+        return cls(subject.threads, way, subject.signature, written)
 
 
-def may_be_slow(
-    nodes: Sequence[Node],
-    shapes: Mapping[int, tuple[int, ...]],
-    inputs: Sequence[_core.logical_tensor] = (),
-) -> bool:
-    """Return whether ops are worth measuring; large products and convolutions are not."""
-    kinds = {n.kind for n in nodes}
-    elements = max(math.prod(shapes[v.id]) for n in nodes for v in (*n.inputs, *n.outputs))
-    flop = _flop(nodes, shapes)
-    if not kinds.isdisjoint(_COMPRESSED):
-        return flop <= _FLOP_IN_DOUBT
-    if not 0 < elements <= _ELEMENTS:
-        return False
-    if kinds.isdisjoint(_TUNED):
-        return flop <= _FLOP
-    scores = [shapes[n.outputs[0].id] for n in nodes if n.kind == "SoftMax"]
-    if any(math.prod(s[:-2]) >= _HEADS and math.prod(s[-2:]) <= _SCORES for s in scores):
-        return flop <= _FLOP_IN_DOUBT
-    return flop <= (_FLOP_IN_DOUBT if any(map(_strided, inputs)) else _FLOP_OF_ANY)
+class Kept(NamedTuple):
+    """The pace of a group; None if it could not be measured, which counts until a time."""
+
+    pace: Pace | None
+    until: float = math.inf
+
+    @property
+    def counts(self) -> bool:
+        """Whether nobody is to measure it again yet."""
+        return time.time() < self.until
 
 
-Paces = dict[tuple[int, str], Pace]
-"""Each partition's pace, by the number of threads and the partition's signature."""
+Paces = dict[Key, Kept]
 
 # Without a lock, which a fork could leave locked: single operations on a dict are atomic.
-_measured: Paces = {}
+_known: Paces = {}
+
+
+@cache
+def _entries_in(folder: Path, isa_hints: str) -> Entries:
+    return Entries("paces", isa_hints)
+
+
+def _entries() -> Entries:
+    """Return the paces on disk."""
+    return _entries_in(folder(), _core.get_cpu_isa_hints().name)
+
+
+def _text(key: Key) -> str:
+    return json.dumps(key)
+
+
+def _written(kept: Kept) -> dict[str, Any]:
+    if kept.pace is None:
+        return {"until": kept.until}
+    return {"seconds": [kept.pace.fused, kept.pace.apart]}
+
+
+def read(entry: dict[str, Any]) -> Kept | None:
+    """Return what an entry on disk says; None if it is damaged."""
+    seconds, until = entry.get("seconds"), entry.get("until")
+    if isinstance(until, float) and until < time.time() + _UNDECIDED:
+        return Kept(None, until)
+    if not isinstance(seconds, list) or len(seconds) != 2:
+        return None
+    if not all(isinstance(s, float) and 0 < s < math.inf for s in seconds):
+        return None
+    return Kept(Pace(*seconds))
 
 
 def measured(
@@ -96,21 +121,56 @@ def measured(
     return Pace.measured(one, other)
 
 
-def known(subject: Subject) -> Pace | None:
-    """Return the pace of an equal partition that this process measured, or None."""
-    return _measured.get((subject.threads, subject.signature))
+def known(key: Key, *, undecided: bool = True) -> Kept | None:
+    """Return what this process, or one before it, measured; None if there is nothing.
+
+    That nobody could measure it counts as well, for some minutes, if `undecided` is true.
+    """
+    kept = _known.get(key)
+    if kept is None:
+        entry = _entries().find(_text(key))
+        kept = None if entry is None else read(entry)
+        if kept is not None:
+            _known[key] = kept
+    if kept is None or not kept.counts or (kept.pace is None and not undecided):
+        return None
+    return kept
 
 
-def keep(subject: Subject, pace: Pace) -> None:
-    """Remember the pace of a partition for this process."""
-    _measured[subject.threads, subject.signature] = pace
+def keep(key: Key, pace: Pace | None) -> Kept:
+    """Keep a pace, unless another process was first; return what counts."""
+
+    def counts(entry: dict[str, Any]) -> bool:
+        before = read(entry)
+        return before is not None and before.counts and (before.pace is not None or pace is None)
+
+    own = Kept(pace, math.inf if pace is not None else time.time() + _UNDECIDED)
+    kept = read(_entries().keep_first(_text(key), _written(own), counts)) or own
+    _known[key] = kept
+    return kept
+
+
+def on_disk() -> Paces:
+    """Return all paces that this oneDNN, on this CPU, has on disk."""
+    result: Paces = {}
+    for entry in _entries().all():
+        kept = read(entry)
+        if kept is not None and kept.counts:
+            result[Key(*json.loads(entry["of"]))] = kept
+    return result
+
+
+def forget() -> None:
+    """Drop all paces of this process and on disk."""
+    _known.clear()
+    _entries().clear()
 
 
 def paces() -> Paces:
     """Return all paces of this process, for another process that must decide alike."""
-    return dict(_measured)
+    return dict(_known)
 
 
-def remember(measured: Paces) -> None:
-    """Keep paces that another process measured."""
-    _measured.update(measured)
+def remember(paces: Paces) -> None:
+    """Take over paces of another process; they count before what is on disk."""
+    _known.update(paces)

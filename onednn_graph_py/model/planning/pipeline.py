@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -21,13 +22,18 @@ from . import partitions
 from .arena import lay_out
 from .choosing import add
 from .engines import engine_of
+from .forms import note_measured
 from .options import CompileOptions
 from .plan import Plan, PlannedStep, Slot
 from .plan_draft import PlanDraft
 from .shared import Nodes, Shared
+from .tuning import tune
 from .views import is_dense
 
 __all__ = ["make_plan"]
+
+_LONGEST = 2.0
+"""The seconds for which a quick search measures at most; it takes no longer than planning did."""
 
 # What it costs to have no kernel.
 _IN_NUMPY = (
@@ -78,16 +84,28 @@ def make_plan(
     shared = shared if shared is not None else Shared(builder, options)
     with ExitStack() as stack:
         judge = stack.enter_context(closing(Judge())) if options.check == "verify" else None
-        draft = PlanDraft(builder, engine, every, options, threads, shared, judge)
         stack.enter_context(_core._compiling_with(threads))
-        for nodes, partition in partitions.groups(draft, draft.nodes):
-            add(draft, nodes, partition)
+        began = time.monotonic()
+        draft = PlanDraft(builder, engine, dict(every), options, threads, shared, judge)
+        _add_groups(draft)
+        took = time.monotonic() - began
+        if options.tune != "off" and tune(draft, min(took, _LONGEST)):
+            known = draft.candidates, draft.choices
+            draft = PlanDraft(builder, engine, every, options, threads, shared, judge)
+            draft.candidates, draft.choices = known
+            _add_groups(draft)
+        note_measured(draft)
     if options.warn:
         progress = draft.progress
         _warn(progress.splits, "runs in parts", "does not run as it is")
         _warn(progress.unverified, "is not verified", "is not verified")
         _warn(progress.in_numpy, _IN_NUMPY, _IN_NUMPY)
     return _laid_out(draft)
+
+
+def _add_groups(draft: PlanDraft) -> None:
+    for nodes, partition in partitions.groups(draft, draft.nodes):
+        add(draft, nodes, partition)
 
 
 def _warn(groups: Sequence[tuple[Nodes, str]], what: str, what_of_one: str) -> None:

@@ -67,6 +67,8 @@ class PlannedStep:
         Whether it was computed when the model was compiled.
     verified : str
         The verdict on its partition; empty unless the options ask for one.
+    measured : str
+        The times of its group in other forms; empty if none was measured.
     """
 
     nodes: tuple[Node, ...]
@@ -80,6 +82,7 @@ class PlannedStep:
     why: str = ""
     folded: bool = False
     verified: str = ""
+    measured: str = ""
 
     @property
     def implementation(self) -> Implementation:

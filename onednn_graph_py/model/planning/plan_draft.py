@@ -12,7 +12,8 @@ from typing import Any
 import numpy.typing as npt
 
 from ... import _core
-from ...machine import current
+from ...machine import Conditions, current
+from ...machine.cpu_runtime import threads_can_be_set
 from ...safety.group import Group
 from ...safety.nodes import group_of
 from ..building.builder import GraphBuilder, graph_of, leaving_of
@@ -25,6 +26,7 @@ from .options import CompileOptions
 from .plan import PlannedStep
 from .shared import Nodes, Shared
 from .views import Origin
+from .work import is_brief
 
 __all__ = ["PlanDraft", "Progress"]
 
@@ -102,6 +104,8 @@ class PlanDraft:
         self.free_layout = self._free_layout() if options.layout == "auto" else set()
         # What judges answered about groups, which holds for equal groups too (see `fates`).
         self.candidates: dict[Hashable, Any] = {}
+        # The groups that can be written in several forms (see `forms`).
+        self.choices: dict[Hashable, Any] = {}
         self.progress = Progress(known=dict(self.shared.known))
         for value in builder.inputs:
             self.known.setdefault(value.id, value.described(shapes[value.id]))
@@ -178,6 +182,15 @@ class PlanDraft:
         """Whether smaller floating-point types are forbidden to some of the nodes."""
         return any(n.id in self.progress.strict for n in nodes)
 
+    def threads_of(self, nodes: Sequence[Node]) -> int:
+        """Return the number of threads that a group runs on; 0 for the runtime's own number."""
+        one = self.on_cpu and threads_can_be_set() and is_brief(nodes, self.shapes)
+        return 1 if one else self.threads
+
+    def conditions_of(self, nodes: Sequence[Node]) -> Conditions:
+        """Return the conditions in which a group runs."""
+        return self.conditions._replace(threads=self.threads_of(nodes) or self.conditions.threads)
+
     def graph(self, nodes: Sequence[Node]) -> _core.graph:
         """Make the mirror's graph of some nodes, with the plan's shapes."""
         readers = self.shared.readers
@@ -235,6 +248,6 @@ class PlanDraft:
             outputs,
             fpmath_mode=group.fpmath,
             apply_to_int=group.apply_to_int,
-            threads=self.threads,
+            threads=self.threads_of(nodes),
             engine_kind=self.builder.engine_kind.name,
         )

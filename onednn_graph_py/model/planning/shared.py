@@ -20,6 +20,7 @@ from .folding import FoldedConstants
 from .group_keys import form_of, values_of
 from .grouping import needed, one_dequantize_each, ordered
 from .options import CompileOptions
+from .pace import Paces
 from .partition_ids import partition_of
 from .transposed import read_without_gaps, row_major_results
 
@@ -68,6 +69,8 @@ class Shared:
         self.folded = FoldedConstants()
         # How slow groups of about one size are, by the group's number and that size.
         self.paces: dict[Hashable, str | None] = {}
+        # What was measured, on this machine or another, and decided how groups run.
+        self.measured: Paces = {}
         self.has_unknown_dims = any(
             v.shape is None or not is_whole(v.shape) for v in builder.inputs
         )

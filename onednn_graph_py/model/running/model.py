@@ -30,9 +30,11 @@ from ..planning import (
     Plan,
     Policy,
     SlowFusions,
+    Tune,
     engine_of,
     make_plan,
 )
+from ..planning.pace import Paces, remember
 from ..planning.shared import Shared
 from .arrays import Converter
 from .on_queue import QueueBound, QueueExecutor
@@ -98,6 +100,8 @@ class Step(NamedTuple):
         The verdict of ``check="verify"``: ``right``, ``slow`` or ``unverified``, with the reason;
         it says if only a part of the results was compared. Empty without that option, and for
         steps that oneDNN does not compute.
+    measured : str
+        The times of its group as written and in other forms, where they were measured.
     """
 
     ops: tuple[str, ...]
@@ -105,6 +109,7 @@ class Step(NamedTuple):
     implementation: str
     why: str = ""
     verified: str = ""
+    measured: str = ""
 
 
 class Specialization:
@@ -239,6 +244,13 @@ class CompiledGraph(_core._model_base, ModelMethods):
         be faster; ``run`` runs it as oneDNN makes it. Measured are small partitions, and larger
         ones that have no products and convolutions, that have compressed weights, or that read
         strided tensors. If other processes disturb all measurements, the fused partition runs.
+    tune : str
+        ``quick`` measures the forms of the groups that have most of the work, such as a product
+        written as a 1x1 convolution or attention in blocks of queries, for at most as long again as
+        planning takes, and 2 s; a form runs if it is 1.1 times as fast. ``full`` measures all,
+        however long that takes. ``off`` measures nothing: what is known of this machine, or of its
+        kind, decides. What is measured is kept in the user's cache (`onednn_graph_py.tuning`), so
+        that later compilations, and other processes, get the same plan without measuring.
     fold_constants : bool
         Compute ops that read only constants once, when compiling. This takes memory for the
         results: False keeps compressed weights small, and computes these ops at each call.
@@ -250,7 +262,8 @@ class CompiledGraph(_core._model_base, ModelMethods):
         Warn about partitions that run in parts, or that could not be verified; `steps` has the
         reasons too.
     threads : int, optional
-        Threads per call; `num_threads()` by default.
+        Threads per call; `num_threads()` by default. A step that one thread runs in about 10 us
+        runs on one.
     max_shapes : int
         Number of sets of input shapes for which a model with unknown dims stays compiled; it drops
         the least recently used set first.
@@ -303,6 +316,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         policy: Policy = "fusion",
         known_defects: KnownDefects = "avoid",
         slow_fusions: SlowFusions = "avoid",
+        tune: Tune = "quick",
         fold_constants: bool = True,
         check: Check = None,
         warn: bool = True,
@@ -328,7 +342,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         self._device_constants: dict[tuple[int, str], Any] = {}
         self.builder = builder.snapshot()
         self._compile_options = CompileOptions(
-            layout, fallback, policy, known_defects, slow_fusions, fold_constants, check, warn
+            layout, fallback, policy, known_defects, slow_fusions, fold_constants, check, warn, tune
         )
         self.options: dict[str, Any] = {
             **asdict(self._compile_options),
@@ -428,6 +442,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
                 step.implementation,
                 step.why,
                 step.verified,
+                step.measured,
             )
             for step in plan.steps
         )
@@ -744,7 +759,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
 
     def __reduce__(self) -> Any:
         device = None if self._queue is None else self._queue.queue.sycl_device.get_filter_string()
-        return _restored, (self.builder, self.options, device)
+        return _restored, (self.builder, self.options, device, dict(self._shared.measured))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph into a file, as `GraphBuilder.save` does.
@@ -775,8 +790,12 @@ def _require_edges_for_queue(name: str, builder: GraphBuilder) -> None:
 
 
 def _restored(
-    builder: GraphBuilder, options: dict[str, Any], device: str | None = None
+    builder: GraphBuilder,
+    options: dict[str, Any],
+    device: str | None = None,
+    measured: Paces | None = None,
 ) -> CompiledGraph:
+    remember(measured or {})  # so that the plan is the same
     if device is None:
         return CompiledGraph(builder, **options)
     dpctl = _dpctl.load("a model on a SYCL queue")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from ... import _core
-from ...machine.store import folder, load, place, save
+from ...machine.store import Entries, folder, machine
 from .verdict import Limits, Outcome, Verdict
 
 __all__ = ["Kept", "number_kept"]
@@ -20,8 +17,7 @@ _TYPES = {"detail": str, "reduced": bool, "ratio": float | int | None, "seconds"
 class Kept:
     """The verdicts of this oneDNN on this CPU, for a number of threads.
 
-    Each verdict has its own file that is replaced as a whole, so that any number of processes may
-    read and write. It names its partition.
+    Each names its partition.
 
     Parameters
     ----------
@@ -31,20 +27,17 @@ class Kept:
     """
 
     def __init__(self, threads: int, reference: float = Limits.reference) -> None:
-        about = (threads, reference, _core.get_cpu_isa_hints().name, _machine())
-        self._folder = place("verdicts", *about).with_suffix("")
-
-    def _file(self, signature: str) -> Path:
-        return self._folder / f"{hashlib.sha256(signature.encode()).hexdigest()[:32]}.json"
+        about = (threads, reference, _core.get_cpu_isa_hints().name, machine())
+        self._entries = Entries("verdicts", *about)
 
     def find(self, signature: str) -> Verdict | None:
         """Read the verdict on a partition; None if there is none that can be trusted."""
-        found = load(self._file(signature))
-        return _verdict(found) if isinstance(found, dict) and found.get("of") == signature else None
+        found = self._entries.find(signature)
+        return None if found is None else _verdict(found)
 
     def keep(self, signature: str, verdict: Verdict) -> None:
         """Write a verdict for other processes, if the folder can be written to."""
-        save(self._file(signature), {**asdict(verdict), "of": signature})
+        self._entries.keep(signature, asdict(verdict))
 
 
 def _verdict(found: dict[str, Any]) -> Verdict | None:
@@ -61,12 +54,3 @@ def _verdict(found: dict[str, Any]) -> Verdict | None:
 def number_kept() -> int:
     """Count the verdicts on disk, of any oneDNN, CPU and number of threads."""
     return sum(1 for _ in (folder() / "verdicts").glob("*/*.json"))
-
-
-def _machine() -> str:
-    """Return an id of this machine and user, which a folder copied from another does not match."""
-    try:
-        name = Path("/etc/machine-id").read_text().strip()
-    except OSError:
-        name = os.uname().nodename
-    return f"{name} {os.geteuid()}"
