@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,9 @@ from .arguments import FLOATS, INTEGERS
 __all__ = ["Compressed", "Matrix", "by_column"]
 
 Array = npt.NDArray[Any]
+
+_PORTION = 256
+"""The number of inputs whose weights are floats at one time."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +49,14 @@ class Compressed:
     Parameters
     ----------
     integers : numpy.ndarray
-        (inputs, outputs) of int16.
+        (inputs, outputs).
     scales, points : numpy.ndarray
         (groups, outputs) of f32. Points need not be whole.
     groups : numpy.ndarray
         (inputs,), the group of each input.
     """
 
-    integers: npt.NDArray[np.int16]
+    integers: Array
     scales: npt.NDArray[np.float32]
     points: npt.NDArray[np.float32]
     groups: npt.NDArray[np.int64]
@@ -91,7 +95,7 @@ class Compressed:
             if zero_points is not None:
                 raise InvalidArgumentsError(f"{block}: zero_points need scales")
             _need_finite(block, "weights", rows)
-            columns = by_column(rows.astype(np.float32))
+            columns = by_column(len(rows), lambda part: rows[part].astype(np.float32))
             integers, factors = columns.integers, columns.scales[None]
             points = np.zeros_like(factors)
         else:
@@ -107,12 +111,14 @@ class Compressed:
                 )
             points = np.broadcast_to(given, factors.shape)
         groups = np.arange(len(rows)) // (len(rows) // len(factors))
-        return cls(integers.astype(np.int16), factors, points, groups)
+        return cls(integers, factors, points, groups)
 
-    def floats(self) -> npt.NDArray[np.float32]:
-        """Return the numbers that the weights stand for."""
-        shifted = self.integers - self.points[self.groups]
-        return np.asarray(shifted * self.scales[self.groups], np.float32)
+    def floats(self, rows: slice = slice(None)) -> npt.NDArray[np.float32]:
+        """Return the numbers that the weights of some inputs stand for."""
+        return self._shifted(rows) * self.scales[self.groups[rows]]
+
+    def _shifted(self, rows: slice) -> npt.NDArray[np.float32]:
+        return self.integers[rows].astype(np.float32) - self.points[self.groups[rows]]
 
     def by_column(self) -> Matrix:
         """Return the weights with one scale for each column.
@@ -120,12 +126,21 @@ class Compressed:
         They are rounded to 8 bits, or 7 where sums of larger products saturate, unless there is one
         group of integers that fit as they are.
         """
+        matrix = None
         if len(self.scales) == 1 and not (self.points % 1).any():
-            whole = (self.integers - self.points) * np.where(self.scales < 0, -1, 1)
-            low, high = _range()
-            if whole.min() >= low and whole.max() <= high:
-                return _matrix(slice(0, len(whole)), whole, self.scales[0])
-        return by_column(self.floats())
+            matrix = self._as_they_are()
+        return by_column(len(self.integers), self.floats) if matrix is None else matrix
+
+    def _as_they_are(self) -> Matrix | None:
+        """Return the integers of one group minus its zero points; None if they take more bits."""
+        low, high = _range()
+        made = np.empty(self.integers.shape, np.int8)
+        for rows in _portions(len(made)):
+            whole = self._shifted(rows) * np.sign(self.scales)
+            if whole.min() < low or whole.max() > high:
+                return None
+            made[rows] = whole
+        return Matrix(slice(0, len(made)), made, _positive(self.scales[0]))
 
     def exact(self) -> list[Matrix]:
         """Return matrices whose products add up to that by the weights, which nothing rounds.
@@ -139,39 +154,49 @@ class Compressed:
         for i, scales in enumerate(self.scales):
             inside = np.flatnonzero(self.groups == i)
             rows = slice(int(inside[0]), int(inside[-1]) + 1)
-            rest = (self.integers[rows] - whole[i]) * np.where(scales < 0, -1, 1)
+            rest = (self.integers[rows].astype(np.float32) - whole[i]) * np.sign(scales)
             while not made or made[-1].rows != rows or rest.any():
                 portion = np.clip(rest, low, high)
-                made.append(_matrix(rows, portion, scales))
+                made.append(Matrix(rows, portion.astype(np.int8), _positive(scales)))
                 rest = rest - portion
             fraction = (whole[i] - self.points[i]) * scales
             if fraction.any():
-                ones = np.broadcast_to(np.sign(fraction), rest.shape)
-                made.append(_matrix(rows, ones, fraction))
+                ones = np.repeat(np.sign(fraction).astype(np.int8)[None], len(rest), 0)
+                made.append(Matrix(rows, ones, _positive(fraction)))
         return made
 
 
-def by_column(floats: npt.NDArray[np.float32]) -> Matrix:
-    """Return weights rounded to 8 bits, or 7 where sums of larger products saturate."""
-    scales = np.abs(floats).max(0) / np.float32(largest_int8_weight())
-    integers = np.rint(floats / np.where(scales > 0, scales, 1))
-    return _matrix(slice(0, len(floats)), integers, scales)
+def by_column(inputs: int, floats: Callable[[slice], npt.NDArray[np.float32]]) -> Matrix:
+    """Return weights rounded to 8 bits, or 7 where sums of larger products saturate.
+
+    Parameters
+    ----------
+    inputs : int
+    floats : callable
+        Returns the rows of a slice: all of them at once take several times the memory.
+    """
+    most = np.max([np.abs(floats(rows)).max(0) for rows in _portions(inputs)], 0)
+    scales = _positive(most / np.float32(largest_int8_weight()))
+    integers = np.empty((inputs, len(scales)), np.int8)
+    for rows in _portions(inputs):
+        integers[rows] = np.rint(floats(rows) / scales)
+    return Matrix(slice(0, inputs), integers, scales)
+
+
+def _portions(inputs: int) -> list[slice]:
+    return [slice(i, min(i + _PORTION, inputs)) for i in range(0, inputs, _PORTION)]
+
+
+def _positive(scales: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return the magnitudes of scales, 1 in the place of 0."""
+    magnitudes = np.abs(scales).astype(np.float32)
+    return np.where(magnitudes > 0, magnitudes, np.float32(1))
 
 
 def _range() -> tuple[int, int]:
     """Return the least and the largest weight whose products oneDNN adds without saturation."""
     most = largest_int8_weight()
     return (-128, most) if most == 127 else (-most, most)
-
-
-def _matrix(rows: slice, integers: Array, scales: Array) -> Matrix:
-    magnitudes = np.abs(scales).astype(np.float32)
-    unused = magnitudes == 0
-    return Matrix(
-        rows,
-        np.ascontiguousarray(np.where(unused, 0, integers), np.int8),
-        np.where(unused, np.float32(1), magnitudes),
-    )
 
 
 def _array(block: str, argument: str, given: Any) -> Array:

@@ -64,7 +64,8 @@ def _dequantize(edits: Edits, node: ir.Node) -> None:
         return
     if x.ndim == 2 and uses and all(_multiplies(u) and edits.rounds(u.node, scale) for u in uses):
         if block or (scale.size > 1 and axis % 2 == 0):
-            matrix = by_column(dequantized(x, scale, point, axis, block))
+            floats = dequantized(x, scale, point, axis, block)
+            matrix = by_column(len(floats), floats.__getitem__)
         else:
             matrix = columns(x, scale, point)
         for use in uses:
@@ -90,7 +91,7 @@ def columns(x: Array, scale: Array, point: Array | None = None) -> Matrix:
         for given in (scale, 0 if point is None else point)
     )
     groups = np.zeros(len(x), np.int64)
-    return Compressed(x.astype(np.int16), factors, points, groups).by_column()
+    return Compressed(x, factors, points, groups).by_column()
 
 
 def _transpose(edits: Edits, node: ir.Node) -> None:
@@ -245,7 +246,7 @@ def _of_few_bits(edits: Edits, node: ir.Node) -> None:
         shift = unpacked(point.reshape(columns, -1), bits)[:, :blocks].astype(np.float32)
     elif point is not None:
         shift = point.reshape(columns, blocks).astype(np.float32)
-    numbers = unpacked(packed.reshape(columns, -1), bits)[:, :rows].T.astype(np.int16)
+    numbers = unpacked(packed.reshape(columns, -1), bits)[:, :rows].T
     factors = scale.reshape(columns, blocks).T.astype(np.float32)
     compressed = Compressed(numbers, factors, shift.T, groups)
     x = node.inputs[0]
