@@ -28,7 +28,7 @@ __all__ = ["query_blocks"]
 _REDUCTIONS = with_trait("reduces")
 
 
-def _takes(base: Op, wide: Wide, conditions: Conditions) -> bool:
+def _takes(base: Op, wide: Wide, conditions: Conditions, by_matrix: bool) -> bool:
     """Whether a fast kernel of a primitive takes an operand that varies along these dims."""
     one, full = not any(wide), all(wide)
     second = len(wide) > 1 and wide[1] and sum(wide) == 1
@@ -46,13 +46,17 @@ def _takes(base: Op, wide: Wide, conditions: Conditions) -> bool:
         return one and base.attr("data_format") == "NXC"
     if base.kind in _REDUCTIONS:
         return one or full or second
+    text = "".join("x" if w else "1" for w in wide)
+    if by_matrix and text in _UNKNOWN_TO_MATMUL_OF_ROWS:
+        return False
     if base.kind == "MatMul" and len(wide) in (2, 4):
-        text = "".join("x" if w else "1" for w in wide)
         return text not in (_UNKNOWN_TO_MATMUL if new else _UNKNOWN_TO_MATMUL_OF_3_7)
     return True
 
 
 _UNKNOWN_TO_MATMUL = ("x1", "11x1", "1x1x", "x1x1", "xx11", "xx1x", "xxx1")
+_UNKNOWN_TO_MATMUL_OF_ROWS = ("1x1", "x11", "1x11", "1xx1", "1xxx", "x111", "x11x", "x1xx")
+"""Of products by a matrix, in which oneDNN makes rows of all dims but the last."""
 _UNKNOWN_TO_MATMUL_OF_3_7 = (*_UNKNOWN_TO_MATMUL, "11xx")
 
 
@@ -75,9 +79,9 @@ def reference_kernel(group: Group, op: Op, conditions: Conditions) -> Answer:
     if primitive is None or math.prod(primitive.shape) <= _FEW:
         return False
     ncx = op.kind == "GroupNorm" and op.attr("data_format") == "NCX"
-    if all(_takes(op, o.wide, conditions) for o in primitive.operands) and not (
-        ncx and primitive.unary
-    ):
+    by_matrix = op.kind == "MatMul" and len(group.shape(op.inputs[1]) or ()) == 2
+    takes = (_takes(op, o.wide, conditions, by_matrix) for o in primitive.operands)
+    if all(takes) and not (ncx and primitive.unary):
         return False
     # Attention was seen in the reference kernel only with several batches of several heads.
     if attention(group) and not any(_has_batches_of_heads(group, o) for o in group.ops):

@@ -7,15 +7,18 @@ from typing import Any
 import torch
 from torch import fx
 
+from .integer_products import integer_products
 from .lowering.products import padded_convolution
+from .options import Activations
 
 __all__ = ["rewritten"]
 
 aten = torch.ops.aten
 
 
-def rewritten(graph: fx.Graph) -> fx.Graph:
+def rewritten(graph: fx.Graph, activations: Activations = "exact") -> fx.Graph:
     """Replace calls in a graph, and return it."""
+    integer_products(graph, activations)
     for node in list(graph.nodes):
         _padding(graph, node)
         _repeated_heads(node)

@@ -25,6 +25,7 @@ quantization = pytest.importorskip("onnxruntime.quantization", reason="no quanti
 onh = pytest.importorskip("onnx.numpy_helper")
 front = pytest.importorskip("onednn_graph_py.onnx")
 loaded = pytest.importorskip("onednn_graph_py.onnx.loading").loaded
+options = pytest.importorskip("onednn_graph_py.onnx.options")
 prepare = pytest.importorskip("onednn_graph_py.onnx.preparing").prepare
 
 # What torch and onnxruntime warn of is theirs.
@@ -75,7 +76,7 @@ def exported(module, arguments, names, dynamo=True, **options):
 def prepared(model, requantize="merge"):
     """Return how often each op is in a model once it is prepared."""
     made = loaded(model)
-    prepare(made, requantize, "f32")
+    prepare(made, options.Options(requantize=requantize))
     return Counter(n.op_type for n in made.graph)
 
 
