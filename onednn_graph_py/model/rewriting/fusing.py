@@ -75,7 +75,8 @@ def _normalized(ops: Ops, centered: Value, shifted: Value) -> tuple[Value, float
         return None
     x, mean = difference.inputs
     last = len(x.shape or ()) - 1
-    if _reduced(ops, mean, "ReduceMean") != (x, last):
+    whole = _reduced(ops, mean, "ReduceMean")
+    if whole is None or whole[0] is not x or whole[1] != last:
         return None
     for variance, shift in ops.operands(shifted, "Add"):
         squares, epsilon = _reduced(ops, variance, "ReduceMean"), _number(shift)
@@ -123,6 +124,19 @@ def _as_layer_norm(ops: Ops, node: Node) -> bool:
     return False
 
 
+def _largest(ops: Ops, value: Value) -> tuple[Value, int] | None:
+    """Return what a maximum is of, and its axis; NumPy's is twice that of the halves."""
+    for most, two in ops.operands(value, "Multiply"):
+        reduced = _reduced(ops, most, "ReduceMax") if _number(two) == 2 else None
+        if reduced is not None:
+            return next(
+                ((x, reduced[1]) for x, half in ops.operands(reduced[0], "Multiply")
+                 if _number(half) == 0.5),
+                None,
+            )  # fmt: skip
+    return _reduced(ops, value, "ReduceMax")
+
+
 def _as_softmax(ops: Ops, node: Node) -> bool:
     """Write exponentials of what lies below the maximum, divided by their sum, as SoftMax."""
     powers, total = node.inputs
@@ -131,7 +145,8 @@ def _as_softmax(ops: Ops, node: Node) -> bool:
     if below is None or summed is None or summed[0] is not powers:
         return False
     x, most = below.inputs
-    if _reduced(ops, most, "ReduceMax") != (x, summed[1]):
+    largest = _largest(ops, most)
+    if largest is None or largest[0] is not x or largest[1] != summed[1]:
         return False
     ops.add("SoftMax", (x,), node.outputs, {"axis": summed[1]})
     return True

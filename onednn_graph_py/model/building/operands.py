@@ -1,0 +1,164 @@
+"""Operands of NumPy functions: values, arrays and numbers, brought to one data type."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base.dtypes import NUMPY_NAMES, array_dtype
+from ...base.errors import InvalidDataTypeError, OneDNNError
+from ...base.linked import linked_version
+from ...ops.check import check
+from ...ops.tensor_spec import TensorSpec
+from .host_functions import NO_F64
+from .value import Value, caller, is_whole
+
+__all__ = ["FLOATS", "cast", "combined", "is_number", "leaves", "result_type", "selected"]
+
+FLOATS = ("f32", "bf16", "f16")
+
+
+def leaves(given: Any) -> Iterator[Any]:
+    """Yield what lists, tuples and dicts hold."""
+    if isinstance(given, dict):
+        given = list(given.values())
+    if isinstance(given, (list, tuple)):
+        for part in given:
+            yield from leaves(part)
+    else:
+        yield given
+
+
+def is_number(given: Any) -> bool:
+    """Whether an operand takes the data type of the value next to it."""
+    if isinstance(given, np.ndarray):
+        return given.ndim == 0 and given.dtype.kind in "biuf"
+    return isinstance(given, (numbers.Real, np.generic))
+
+
+def result_type(*given: Any) -> str:
+    """Return NumPy's data type of a result.
+
+    Numbers, and lists of them, have none of their own; nor have arrays of integers next to a value
+    of floating-point numbers, where NumPy would go to f64.
+
+    Raises
+    ------
+    InvalidDataTypeError
+        An array has a data type that no value has, such as f64 and complex numbers.
+    """
+    values = [v for v in given if isinstance(v, Value)]
+    dtypes = [array_dtype(v.dtype) for v in values]
+    has_float = any(v.dtype in FLOATS for v in values)
+    kinds = set()
+    for operand in given:
+        if isinstance(operand, Value):
+            continue
+        dtype = np.asarray(operand).dtype
+        if not isinstance(operand, np.ndarray) or not operand.ndim:
+            kinds.add(dtype.kind)
+        elif dtype == np.float64 and values and values[0].builder.narrow:
+            dtypes.append(np.dtype(np.float32))
+        elif not has_float or dtype.kind not in "biu":
+            dtypes.append(dtype)
+    if kinds & set("cOSUM"):
+        raise InvalidDataTypeError(f"no value can be what is given at {caller()}: {given!r}")
+    if "f" in kinds and all(d.kind in "biu" for d in dtypes):
+        dtypes.append(np.dtype(np.float32 if not dtypes else np.float64))
+    elif kinds & set("iu") and all(d.kind == "b" for d in dtypes):
+        dtypes.append(np.dtype(np.int64))
+    elif not dtypes:
+        dtypes.append(np.dtype(np.bool_))
+    dtype = dtypes[0]
+    for other in dtypes[1:]:
+        dtype = np.promote_types(dtype, other)
+    name = NUMPY_NAMES.get(dtype.name)
+    if name is None or name == "f64":
+        raise InvalidDataTypeError(f"at {caller()}: {NO_F64.format(dtype.name)}")
+    return name
+
+
+def cast(value: Value, dtype: str) -> Value | None:
+    """Return a value in another data type; None if no op converts it."""
+    b = value.builder
+    if value.dtype == dtype:
+        return value
+    if value.dtype in FLOATS and dtype in FLOATS:
+        wide = value if "f32" in (value.dtype, dtype) else b.type_cast(value, dtype="f32")
+        return b.type_cast(wide, dtype=dtype)
+    if value.dtype in ("s8", "u8") and dtype == "f32":
+        return b.dequantize(value, scales=[1.0], zps=[0])
+    return None
+
+
+def combined(kind: str, *given: Any) -> Value | None:
+    """Add an op of operands, cast where it does not take their data types together.
+
+    Returns
+    -------
+    Value or None
+        None if the op does not compute in NumPy's data type of the result.
+    """
+    dtype = result_type(*given)
+    values = [v for v in given if isinstance(v, Value)]
+    if dtype not in FLOATS and not (kind == "GreaterEqual" and dtype == "s32"):
+        return None
+    b = values[0].builder
+    operands: list[Value] = []
+    for operand in given:
+        if isinstance(operand, Value):
+            operands.append(operand)
+        elif is_number(operand):
+            # oneDNN would give the result of a scalar and a tensor of one element the rank 1.
+            rank = max((v.ndim for v in values), default=0)
+            operands.append(b.constant(np.full((1,) * min(rank, 1), operand), dtype))
+        else:
+            operands.append(b.constant(np.asarray(operand), dtype))
+    specs = [TensorSpec(v.shape, v.dtype) for v in operands]
+    try:
+        fits = kind == "GreaterEqual" or check(kind, specs, {})[0].dtype == dtype
+    except InvalidDataTypeError:
+        fits = False
+    except OneDNNError:
+        fits = True  # the op says it better
+    if not fits or (kind == "GreaterEqual" and len({v.dtype for v in operands}) > 1):
+        converted = [cast(v, dtype) for v in operands]
+        operands = [v for v in converted if v is not None]
+        if len(operands) < len(given):
+            return None
+    made: Value = b.add_op(kind, operands, {})
+    return made
+
+
+def selected(condition: Value, x: Value, y: Value) -> Value | str:
+    """Return elements of x where a condition is true, of y elsewhere, or why no op does so."""
+    b, sizes = condition.builder, condition.shape or ()
+    if not _covers(sizes, x, y):
+        # oneDNN's Select widens no condition, but what it chooses from.
+        if not is_whole((*sizes, *(x.shape or ()))) or max(x.ndim, y.ndim) > len(sizes):
+            return "the condition has more elements than both tensors together"
+        if x.data is not None and x.data.size == 1:
+            x = b.constant(np.full(sizes, x.data.item(), np.float32), x.dtype)
+        else:
+            x = x.expand(np.broadcast_shapes(x.shape or (), sizes))
+    if linked_version() < (3, 8) and sizes != x.shape:
+        # It multiplies by the condition instead, which makes NaN of infinity.
+        if not is_whole((*sizes, *(x.shape or ()), *(y.shape or ()))):
+            return "before oneDNN 3.8, a condition of unknown dims makes NaN of infinity"
+        whole = np.broadcast_shapes(sizes, x.shape or (), y.shape or ())
+        condition, x = (v if v.shape == whole else v.expand(whole) for v in (condition, x))
+    made: Value = b.select(condition, x, y)
+    return made
+
+
+def _covers(condition: Sequence[int], x: Value, y: Value) -> bool:
+    """Return whether each dim of the condition is 1 or one of the two tensors'."""
+    shapes = [x.shape or (), y.shape or ()]
+    for i, size in enumerate(reversed(condition)):
+        given = [s[-1 - i] for s in shapes if i < len(s)]
+        if not given or (size != 1 and size not in given):
+            return False
+    return True
