@@ -94,7 +94,6 @@ def dtype_name(dtype: Any) -> str:
     return name
 
 
-
 def _range(data_type: logical_tensor.data_type | str) -> tuple[str, tuple[int, int]]:
     name = data_type if isinstance(data_type, str) else data_type.name
     if name not in _RANGE:

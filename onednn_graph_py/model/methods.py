@@ -49,10 +49,11 @@ _EVERYWHERE = {
 }
 
 _PROTOCOLS = "model.building.array_protocols"
-_ARRAY = (
-    "all any argmax argmin argsort astype clip copy cumprod cumsum diagonal dot flatten max mean min"
-    " prod ravel repeat reshape std sum swapaxes take trace var"
-).split()
+_ARRAY = [
+    "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "copy", "cumprod", "cumsum",
+    "diagonal", "dot", "flatten", "max", "mean", "min", "prod", "ravel", "repeat", "reshape", "std",
+    "sum", "swapaxes", "take", "trace", "var",
+]  # fmt: skip
 
 METHODS: dict[type, dict[str, Attached]] = {
     ArrayMethods: {
@@ -60,7 +61,7 @@ METHODS: dict[type, dict[str, Attached]] = {
         "__array_function__": Attached(_PROTOCOLS, "function_called"),
         "__array_namespace__": Attached("model.building.array_namespace", "namespace_of"),
         "_instead": Attached(_PROTOCOLS, "instead"),
-        "_rounded": Attached(_PROTOCOLS, "rounded"),
+        "as_numpy": Attached(_PROTOCOLS, "op_called"),
         "_taken": Attached(_PROTOCOLS, "taken"),
         **{name: Attached(_PROTOCOLS, name) for name in _ARRAY},
     },

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
@@ -12,8 +11,13 @@ from typing import Any
 import numpy as np
 
 from ...base.dtypes import array_dtype, dtype_name
-from ...base.errors import InvalidArgumentsError, InvalidShapeError, UnimplementedError
-from ...base.linked import linked_version
+from ...base.errors import (
+    InvalidArgumentsError,
+    InvalidShapeError,
+    OneDNNError,
+    UnimplementedError,
+    reworded,
+)
 from .einsum import einsum
 from .host_functions import function_of, host_step
 from .operands import FLOATS, cast, combined, is_number, leaves, result_type, selected
@@ -21,15 +25,19 @@ from .value import Value, caller
 
 __all__ = ["HOST", "TABLE", "Row", "called", "row_of"]
 
-HOST = """
-    ceil floor trunc sign signbit isnan isinf isfinite log1p expm1 exp2 log2 log10 cbrt sin cos tan
-    arcsin arccos arctan sinh cosh arcsinh arccosh arctanh deg2rad rad2deg arctan2 hypot logaddexp
-    copysign nextafter fmod fmax fmin floor_divide remainder bitwise_and bitwise_or bitwise_xor
-    invert left_shift right_shift logical_and logical_or logical_xor logical_not special.erf
-    all any argmax argmin count_nonzero cumsum cumprod cumulative_sum cumulative_prod sort argsort
-    median nan_to_num searchsorted take take_along_axis flip roll repeat tile pad tril triu diff
-    diagonal trace linalg.inv linalg.solve linalg.det linalg.cholesky linalg.norm cross kron
-""".split()
+HOST = [
+    "ceil", "floor", "trunc", "sign", "signbit", "isnan", "isinf", "isfinite", "log1p", "expm1",
+    "exp2", "log2", "log10", "cbrt", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh",
+    "cosh", "arcsinh", "arccosh", "arctanh", "deg2rad", "rad2deg", "arctan2", "hypot",
+    "logaddexp", "copysign", "nextafter", "fmod", "fmax", "fmin", "floor_divide", "remainder",
+    "bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift", "right_shift",
+    "logical_and", "logical_or", "logical_xor", "logical_not", "special.erf", "all", "any",
+    "argmax", "argmin", "count_nonzero", "cumsum", "cumprod", "cumulative_sum",
+    "cumulative_prod", "sort", "argsort", "median", "nan_to_num", "searchsorted", "take",
+    "take_along_axis", "flip", "roll", "repeat", "tile", "pad", "tril", "triu", "diff",
+    "diagonal", "trace", "linalg.inv", "linalg.solve", "linalg.det", "linalg.cholesky",
+    "linalg.norm", "cross", "kron",
+]  # fmt: skip
 """The functions that NumPy computes as host steps; those of the table do so for integers."""
 
 
@@ -97,21 +105,26 @@ def called(name: str, *args: Any, **kwargs: Any) -> Any:
             raise TypeError(f"np.{name} at {caller()}: {type(part).__name__} can't be traced")
     if kwargs.get("dtype", "") is None:
         del kwargs["dtype"]
-    made = None
-    if row.ops is not None:
-        try:
-            bound = inspect.signature(row.ops).bind(*args, **kwargs)
-        except TypeError:
-            bound = None  # a host step can do with more arguments
-        if bound is not None:
-            made = row.ops(*bound.args, **bound.kwargs)
-    made = host_step(row.name, args, kwargs) if made is None else made
-    if out is None:
-        return made
     (target,) = out if isinstance(out, tuple) else (out,)
-    if not isinstance(target, Value):
-        raise TypeError(f"np.{name} at {caller()}: out must be a value, got {type(target).__name__}")
-    return target.builder.overwritten(target, made)
+    if not isinstance(target, (Value, type(None))):
+        raise TypeError(
+            f"np.{name} at {caller()}: an array can't be written to before a model runs"
+        )
+    try:
+        made = None if row.ops is None else _written(row.ops, args, kwargs)
+        made = host_step(row.name, args, kwargs) if made is None else made
+    except OneDNNError as e:
+        raise reworded(e, f"np.{row.name} at {caller()}: {e}") from e
+    return made if target is None else target.builder.overwritten(target, made)
+
+
+def _written(ops: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Add ops; return None if they don't take such arguments, as NumPy may."""
+    try:
+        bound = inspect.signature(ops).bind(*args, **kwargs)
+    except TypeError:
+        return None
+    return ops(*bound.args, **bound.kwargs)
 
 
 # -- each element
@@ -204,8 +217,7 @@ def _clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max:
 
 @_row("GreaterEqual", "greater_equal")
 def _greater_equal(x: Any, y: Any) -> Any:
-    # Before 3.8 only attention has a kernel.
-    return combined("GreaterEqual", x, y) if linked_version() >= (3, 8) else None
+    return combined("GreaterEqual", x, y)
 
 
 @_row("GreaterEqual", "less_equal")
@@ -215,11 +227,11 @@ def _less_equal(x: Any, y: Any) -> Any:
 
 @_row("GreaterEqual, next to a constant", "greater")
 def _greater(x: Any, y: Any) -> Any:
-    if result_type(x, y) != "f32" or linked_version() < (3, 8):
+    if result_type(x, y) != "f32":
         return None
     for a, b, limit in ((x, y, math.inf), (y, x, -math.inf)):
-        beyond = None if isinstance(b, Value) else np.float32(b)
-        if beyond is not None:
+        if not isinstance(b, Value):
+            beyond = np.asarray(b, np.float32)
             # Nothing lies beyond infinity, and no number compares with NaN.
             edge = np.float32(limit)
             beyond = np.where(beyond == edge, np.float32("nan"), np.nextafter(beyond, edge))
@@ -335,7 +347,7 @@ def _var(
     squares = (wide - called("mean", wide, tuple(axes), keepdims=True)).square()
     made = called("mean", squares, tuple(axes), keepdims=keepdims)
     if less and -1 in sizes:
-        raise InvalidShapeError(f"np.var with ddof at {caller()}: a dim is unknown")
+        raise InvalidShapeError("with ddof: a dim is unknown")
     if less:
         count = math.prod(sizes)
         made = made * (count / (count - less) if count > less else math.nan)
@@ -426,18 +438,26 @@ def _einsum(equation: Any, *operands: Any) -> Any:
     if dtype not in FLOATS:
         return None
     b = next(v.builder for v in operands if isinstance(v, Value))
+    values = _converted(b, operands, dtype)
+    return None if values is None else einsum(equation, values)
+
+
+def _converted(b: Any, given: Sequence[Any], dtype: str) -> list[Value] | None:
+    """Return operands as values of a data type; None if no op converts one."""
     values = [
-        cast(v, dtype) if isinstance(v, Value) else b.constant(np.asarray(v), dtype)
-        for v in operands
+        cast(v, dtype) if isinstance(v, Value) else b.constant(np.asarray(v), dtype) for v in given
     ]
-    return None if None in map(type, values) else einsum(equation, values)
+    known = [v for v in values if v is not None]
+    return known if len(known) == len(values) else None
 
 
 # -- shapes
 
 
 @_row("StaticReshape", "reshape")
-def _reshape(x: Any, shape: Any = None, order: str = "C", *, copy: Any = None, newshape: Any = None):
+def _reshape(
+    x: Any, shape: Any = None, order: str = "C", *, copy: Any = None, newshape: Any = None
+) -> Any:
     sizes = shape if shape is not None else newshape
     sizes = [sizes] if not np.iterable(sizes) else list(sizes)
     if not isinstance(x, Value):
@@ -452,11 +472,11 @@ def _reshape(x: Any, shape: Any = None, order: str = "C", *, copy: Any = None, n
         same = [i for i in places if i < len(have) and have[i] == -1]
         same = same if len(same) < len(places) else places
         if len(places) - len(same) > 1:
-            raise InvalidShapeError(f"reshape at {caller()}: more than one dim is unknown")
+            raise InvalidShapeError("more than one dim is unknown")
         sizes = [0 if i in same else n for i, n in enumerate(sizes)]
     if order != "C" or x.dtype not in FLOATS or 0 in have:
         if several:
-            raise InvalidShapeError(f"reshape at {caller()}: more than one dim is unknown")
+            raise InvalidShapeError("more than one dim is unknown")
         return host_step("reshape", (x, tuple(sizes)), {"order": order})
     return x.static_reshape(shape=[int(n) for n in sizes], special_zero=several)
 
@@ -498,7 +518,7 @@ def _expand_dims(x: Any, axis: Any) -> Any:
     axes = list(np.atleast_1d(axis))
     rank = x.ndim + len(axes)
     if any(not -rank <= a < rank for a in axes):
-        raise InvalidArgumentsError(f"expand_dims at {caller()}: axis {axis} is out of range")
+        raise InvalidArgumentsError(f"axis {axis} is out of range")
     new = {int(a) % rank for a in axes}
     return x[tuple(None if i in new else slice(None) for i in range(rank))]
 
@@ -520,10 +540,8 @@ def _concatenate(arrays: Any, axis: int | None = 0) -> Any:
     if axis is None:
         arrays, axis = [called("reshape", a, (-1,)) for a in arrays], 0
     b = next(v.builder for v in arrays if isinstance(v, Value))
-    values = [
-        cast(v, dtype) if isinstance(v, Value) else b.constant(np.asarray(v), dtype) for v in arrays
-    ]
-    if dtype not in FLOATS or len(values) > 64 or any(v is None or 0 in v.shape for v in values):
+    values = _converted(b, arrays, dtype) if dtype in FLOATS and len(arrays) <= 64 else None
+    if values is None or any(0 in (v.shape or ()) for v in values):
         return None
     return b.concat(values, axis=axis) if len(values) > 1 else values[0]
 
@@ -586,7 +604,7 @@ def _full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) ->
     name = x.dtype if dtype is None else dtype_name(dtype)
     dims = x.shape if shape is None else shape
     if -1 in dims:
-        raise InvalidShapeError(f"np.full_like at {caller()}: a dim is unknown")
+        raise InvalidShapeError("a dim is unknown")
     return x.builder.constant(np.full(dims, fill_value, array_dtype(name)))
 
 

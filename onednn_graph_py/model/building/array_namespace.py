@@ -38,7 +38,7 @@ _KINDS = {"bool": "b", "signed integer": "i", "unsigned integer": "u", "integral
 _NAMES = {
     "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan",
     "atan2": "arctan2", "atanh": "arctanh", "bitwise_invert": "invert",
-    "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift", "concat": "concatenate",
+    "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift",
 }  # fmt: skip
 _CREATION = ("arange", "empty", "eye", "full", "linspace", "ones", "zeros")
 
@@ -102,8 +102,8 @@ class ArrayNamespace:
 
     def can_cast(self, from_: Any, to: Any, /) -> bool:
         """Whether a data type holds all numbers of another."""
-        ends = [array_dtype(dtype_name(getattr(d, "dtype", d))) for d in (from_, to)]
-        return np.can_cast(*ends)
+        source, target = (array_dtype(dtype_name(getattr(d, "dtype", d))) for d in (from_, to))
+        return np.can_cast(source, target)
 
     def broadcast_arrays(self, *arrays: Any) -> list[Any]:
         """Repeat arrays to one shape."""

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .array_functions import called
+from .array_functions import TABLE, called
 from .host_functions import host_step
+from .op_methods import method_name
 from .operands import leaves
 from .value import Value, caller
 
-__all__ = ["function_called", "method", "taken", "ufunc_called"]
+__all__ = ["function_called", "instead", "op_called", "taken", "ufunc_called"]
 
 _REDUCED = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"} | {
     "logical_and": "all",
     "logical_or": "any",
 }
 _SCIPY = ("erf", "expit")
-_OTHERS = (np.ma.MaskedArray, np.matrix)
 
 
-def ufunc_called(value: Value, ufunc: np.ufunc, method: str, /, *inputs: Any, **kwargs: Any) -> Any:
+def ufunc_called(value: Value, ufunc: Any, method: str, /, *inputs: Any, **kwargs: Any) -> Any:
     """Call a NumPy ufunc on values: ``__array_ufunc__``."""
     name = ufunc.__name__
-    for given in inputs:
-        if not isinstance(given, Value) and hasattr(given, "__array_ufunc__"):
-            if type(given).__array_ufunc__ is not np.ndarray.__array_ufunc__:
-                return NotImplemented
-    if any(given is None or isinstance(given, str) for given in inputs):
+    own = (None, np.ndarray.__array_ufunc__, Value.__array_ufunc__)
+    if any(
+        given is None
+        or isinstance(given, str)
+        or getattr(type(given), "__array_ufunc__", None) not in own
+        for given in inputs
+    ):
         return NotImplemented
     if method == "reduce" and name in _REDUCED:
         return called(_REDUCED[name], *inputs, **{"axis": 0} | kwargs)
@@ -59,10 +61,15 @@ def taken(value: Value, index: Any) -> Value:
     return made
 
 
-def rounded(value: Value, decimals: int) -> Value:
-    """Round to so many decimals."""
-    made: Value = called("round", value, decimals)
-    return made
+def op_called(
+    value: Value, kind: str, inputs: Sequence[Any], attrs: dict[str, Any], *, dtype: Any, name: Any
+) -> Any:
+    """Call the NumPy function with an op's name, which takes further arguments by position."""
+    function = method_name(kind)
+    known = next((n for n in (function, f"special.{function}") if n in TABLE), None)
+    if known is None or any(isinstance(i, Value) for i in inputs):
+        return value.add_op(kind, inputs, attrs, dtype=dtype, name=name)
+    return called(known, value, *inputs, **attrs, **({} if dtype is None else {"dtype": dtype}))
 
 
 def instead(value: Value, name: str) -> str:
@@ -95,10 +102,11 @@ _INSTEAD = {
 
 
 def _method(name: str) -> Callable[..., Any]:
-    def method(value: Value, *args: Any, **kwargs: Any) -> Any:
+    def method(value: Value, *args: Any, **kwargs: Any) -> Value:
         if name == "reshape" and len(args) > 1:
             args = (args,)
-        return called(name, value, *args, **kwargs)
+        result: Value = called(name, value, *args, **kwargs)
+        return result
 
     method.__name__ = name
     method.__doc__ = f"Call ``numpy.{name}`` on the value."

@@ -308,7 +308,7 @@ class GraphBuilder(BuilderMethods):
         """Return a value; turn an array, or a number with the type of `like`, into a constant."""
         if isinstance(given, Value):
             return self._own(given, "it")
-        if isinstance(given, (numbers.Real, np.bool_, np.number)) and not np.iscomplexobj(given):
+        if isinstance(given, (numbers.Real, np.bool_)):
             if like is None:
                 raise TypeError("a number needs another operand that is a value; use constant")
             # oneDNN would give the result of a scalar and a tensor of one element the rank 1.
@@ -590,14 +590,15 @@ class GraphBuilder(BuilderMethods):
         before = copy.copy(target)
         becomes = {id(target): before, id(result): target}
         for i, node in enumerate(nodes):
-            ends = tuple(
-                tuple(becomes.get(id(v), v) for v in v_s) for v_s in (node.inputs, node.outputs)
+            for value in (*node.inputs, *node.outputs):
+                if value.id in shared and value is not target:
+                    value.stale = caller()
+            nodes[i] = replace(
+                node,
+                inputs=tuple(becomes.get(id(v), v) for v in node.inputs),
+                outputs=tuple(becomes.get(id(v), v) for v in node.outputs),
             )
-            for v in (*node.inputs, *node.outputs):
-                if v.id in shared and v is not target:
-                    v.stale = caller()
-            nodes[i] = replace(node, inputs=ends[0], outputs=ends[1])
-        target.take(result)
+        target.become(result)
         for node in nodes:
             for value in node.outputs:
                 value.producer = node

@@ -64,15 +64,16 @@ def _summed(indices: str, value: Value, kept: set[str]) -> _Term:
 def _product(a: _Term, b: _Term, wanted: set[str]) -> _Term:
     """Multiply two operands, and sum over the indices that nobody reads later."""
     (left, x), (right, y) = (
-        _summed(own, value, wanted | {*other})
-        for (own, value), (other, _) in ((a, b), (b, a))
+        _summed(own, value, wanted | {*other}) for (own, value), (other, _) in ((a, b), (b, a))
     )
     shared = [c for c in left if c in right]
     batch = [c for c in shared if c in wanted]
     inner = [c for c in shared if c not in wanted]
     rows = [c for c in left if c not in shared]
     columns = [c for c in right if c not in shared]
-    sizes = dict(zip(left, x.shape or (), strict=True)) | dict(zip(right, y.shape or (), strict=True))
+    sizes = dict(zip(left, x.shape or (), strict=True)) | dict(
+        zip(right, y.shape or (), strict=True)
+    )
     order = [*batch, *rows, *columns]
     x = _arranged(x, left, (batch, rows, inner), sizes)
     y = _arranged(y, right, (batch, inner, columns), sizes)

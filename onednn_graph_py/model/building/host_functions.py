@@ -15,7 +15,7 @@ from ...base.dtypes import NUMPY_NAMES, array_dtype
 from ...base.errors import InvalidArgumentsError, InvalidDataTypeError, OneDNNError
 from .value import Value
 
-__all__ = ["Extent", "HostFunction", "Size", "Slot", "function_of", "host_step"]
+__all__ = ["NO_F64", "Extent", "HostFunction", "Size", "Slot", "function_of", "host_step"]
 
 Array = npt.NDArray[Any]
 Dims = tuple[int, ...]
@@ -163,18 +163,17 @@ def host_step(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     try:
         # A dim that differs with the unknown ones is unknown.
         few, many = (
-            call.tried([tuple(n if d < 0 else d for d in dims) for dims in shapes])
-            for n in (2, 3)
+            call.tried([tuple(n if d < 0 else d for d in dims) for dims in shapes]) for n in (2, 3)
         )
     except OneDNNError:
         raise
     except (ValueError, TypeError, IndexError, ArithmeticError, np.linalg.LinAlgError) as e:
-        raise InvalidArgumentsError(f"np.{name}: {e}") from e
+        raise InvalidArgumentsError(str(e)) from e
     for result in few:
         if result.dtype.kind == "f" and result.dtype.itemsize > 4:
-            raise InvalidDataTypeError(f"np.{name}: {NO_F64.format(result.dtype.name)}")
+            raise InvalidDataTypeError(NO_F64.format(result.dtype.name))
         if result.dtype.name not in NUMPY_NAMES:
-            raise InvalidDataTypeError(f"np.{name}: no value can be {result.dtype}")
+            raise InvalidDataTypeError(f"no value can be {result.dtype}")
     made = tuple(
         (tuple(d if d == e else -1 for d, e in zip(f.shape, m.shape, strict=True)),
          NUMPY_NAMES[f.dtype.name])

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from ...base.dtypes import NUMPY_NAMES, array_dtype
-from ...base.errors import InvalidDataTypeError, OneDNNError
+from ...base.errors import InvalidDataTypeError, InvalidGraphOpError, OneDNNError
 from ...base.linked import linked_version
 from ...ops.check import check
 from ...ops.tensor_spec import TensorSpec
 from .host_functions import NO_F64
-from .value import Value, caller, is_whole
+from .value import Value, is_whole
 
 __all__ = ["FLOATS", "cast", "combined", "is_number", "leaves", "result_type", "selected"]
 
@@ -58,14 +58,14 @@ def result_type(*given: Any) -> str:
         if isinstance(operand, Value):
             continue
         dtype = np.asarray(operand).dtype
+        if dtype.kind in "cOSUMm":
+            raise TypeError(f"a value, an array or a real number is expected, got {operand!r}")
         if not isinstance(operand, np.ndarray) or not operand.ndim:
             kinds.add(dtype.kind)
         elif dtype == np.float64 and values and values[0].builder.narrow:
             dtypes.append(np.dtype(np.float32))
         elif not has_float or dtype.kind not in "biu":
             dtypes.append(dtype)
-    if kinds & set("cOSUM"):
-        raise InvalidDataTypeError(f"no value can be what is given at {caller()}: {given!r}")
     if "f" in kinds and all(d.kind in "biu" for d in dtypes):
         dtypes.append(np.dtype(np.float32 if not dtypes else np.float64))
     elif kinds & set("iu") and all(d.kind == "b" for d in dtypes):
@@ -77,7 +77,7 @@ def result_type(*given: Any) -> str:
         dtype = np.promote_types(dtype, other)
     name = NUMPY_NAMES.get(dtype.name)
     if name is None or name == "f64":
-        raise InvalidDataTypeError(f"at {caller()}: {NO_F64.format(dtype.name)}")
+        raise InvalidDataTypeError(NO_F64.format(dtype.name))
     return name
 
 
@@ -104,32 +104,28 @@ def combined(kind: str, *given: Any) -> Value | None:
     """
     dtype = result_type(*given)
     values = [v for v in given if isinstance(v, Value)]
-    if dtype not in FLOATS and not (kind == "GreaterEqual" and dtype == "s32"):
+    is_comparison = kind == "GreaterEqual"
+    if dtype not in FLOATS and not (is_comparison and dtype == "s32"):
         return None
-    b = values[0].builder
-    operands: list[Value] = []
-    for operand in given:
-        if isinstance(operand, Value):
-            operands.append(operand)
-        elif is_number(operand):
-            # oneDNN would give the result of a scalar and a tensor of one element the rank 1.
-            rank = max((v.ndim for v in values), default=0)
-            operands.append(b.constant(np.full((1,) * min(rank, 1), operand), dtype))
-        else:
-            operands.append(b.constant(np.asarray(operand), dtype))
-    specs = [TensorSpec(v.shape, v.dtype) for v in operands]
+    operands = [
+        v if isinstance(v, Value) or is_number(v) else np.asarray(v).astype(array_dtype(dtype))
+        for v in given
+    ]
+    specs = [
+        TensorSpec(v.shape, v.dtype) if isinstance(v, Value) else TensorSpec(np.shape(v), dtype)
+        for v in operands
+    ]
     try:
-        fits = kind == "GreaterEqual" or check(kind, specs, {})[0].dtype == dtype
-    except InvalidDataTypeError:
+        fits = check(kind, specs, {})[0].dtype in (dtype, "boolean")
+    except (InvalidDataTypeError, InvalidGraphOpError):
         fits = False
     except OneDNNError:
         fits = True  # the op says it better
-    if not fits or (kind == "GreaterEqual" and len({v.dtype for v in operands}) > 1):
-        converted = [cast(v, dtype) for v in operands]
-        operands = [v for v in converted if v is not None]
-        if len(operands) < len(given):
+    if not fits:
+        operands = [cast(v, dtype) if isinstance(v, Value) else v for v in operands]
+        if any(v is None for v in operands):
             return None
-    made: Value = b.add_op(kind, operands, {})
+    made: Value = values[0].builder.add_op(kind, operands, {})
     return made
 
 

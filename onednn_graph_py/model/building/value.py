@@ -53,9 +53,7 @@ _PACKED = ("s4", "u4")
 _unique_ids = itertools.count(FIRST_ID)
 
 # NumPy calls back what its operators and functions are given.
-_INSIDE = tuple(
-    str(Path(file).resolve().parent) + os.sep for file in (_core.__file__, np.__file__)
-)
+_INSIDE = tuple(str(Path(file).resolve().parent) + os.sep for file in (_core.__file__, np.__file__))
 
 
 def new_id() -> int:
@@ -230,7 +228,7 @@ class Value(ArrayMethods, ValueMethods):
         self.stale = ""
         self._producer: weakref.ref[Node] | None = None
 
-    def take(self, other: Value) -> None:
+    def become(self, other: Value) -> None:
         """Become another value, as what is written to in place does."""
         for slot in Value.__slots__:
             setattr(self, slot, getattr(other, slot))
@@ -346,21 +344,13 @@ class Value(ArrayMethods, ValueMethods):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise TypeError(
-            f"{self!r} at {caller()} can't be written to in place; write np.where(mask, new, x), or "
+            f"{self!r} at {caller()} can't be written to in place; write np.where(mask, new, x) or "
             "np.concatenate of its parts and new ones"
         )
 
     def __getattr__(self, name: str) -> Any:
         # Only names that values lack come here.
         raise AttributeError(f"values have no {name!r}{self._instead(name)}")
-
-    def round(
-        self, decimals: int | None = None, *, dtype: str | None = None, name: str | None = None
-    ) -> Value:
-        """Round to whole numbers by oneDNN's op; with decimals as NumPy does."""
-        if decimals is None:
-            return super().round(dtype=dtype, name=name)
-        return self._rounded(decimals)
 
     def squeeze(self, axis: int | Sequence[int]) -> Value:
         """Remove dims of size 1, as ``numpy.squeeze`` does.
@@ -476,7 +466,7 @@ class Value(ArrayMethods, ValueMethods):
     def __array__(self, dtype: Any = None, copy: Any = None) -> npt.NDArray[Any]:
         raise TypeError(
             f"{self!r} is not an array: it has no elements before the graph runs; at {caller()} "
-            "write np.stack instead of np.array, and np.take(table, x, axis=0) instead of table[x]"
+            "write np.stack instead of np.array; pass the table of table[x] as an argument"
         )
 
 
