@@ -470,6 +470,8 @@ def _reshape(
     have = x.shape or ()
     if tuple(sizes) == have and -1 not in have:
         return x
+    if not sizes:
+        return x.squeeze(range(x.ndim))
     several = sizes.count(-1) > 1
     if several:
         # A dim that is unknown stays that of the same place, but for the last of them.

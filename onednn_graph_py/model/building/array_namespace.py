@@ -58,7 +58,7 @@ class ArrayNamespace:
             return _DTYPES[name]
         if name == "linalg":
             return self
-        for known in (_NAMES.get(name, name), f"linalg.{name}"):
+        for known in (_NAMES.get(name, name), f"linalg.{name}", f"special.{name}"):
             if known in TABLE:
                 return functools.partial(called, known)
         if name in _CREATION:

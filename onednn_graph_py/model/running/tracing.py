@@ -91,10 +91,9 @@ def _traced(
         )
     result = function(*values)
     for name, value in named_values(result, _name_of(function)):
-        if name:
-            builder.output(**{name: value})
-        else:
-            builder.output(value)
+        if not name and value.name in builder.outputs:  # two host steps of one function
+            name = f"output{len(builder.outputs)}"
+        builder.output(**{name: value}) if name else builder.output(value)
     return result
 
 
