@@ -40,6 +40,7 @@ class OpMethods:
         dtype: str | None,
         name: str | None,
     ) -> Any: ...
+    as_numpy = add_op
 
 '''
 

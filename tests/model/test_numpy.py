@@ -1,6 +1,8 @@
 """Functions written with NumPy: equal to NumPy's, traced without a change."""
 
 import inspect
+import os
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -8,7 +10,7 @@ import textwrap
 import ml_dtypes
 import numpy as np
 import pytest
-from graphs import since
+from graphs import needs
 
 import onednn_graph_py as og
 from onednn_graph_py.model.building.array_functions import TABLE, called
@@ -26,7 +28,11 @@ IDS = RNG.integers(0, 5, (2, 3)).astype(np.int32)
 def same(function, *arrays, rtol=2e-6):
     """Compare a traced function with the function itself."""
     made, expected = og.jit(function)(*arrays), function(*arrays)
-    pairs = [(made, expected)] if not isinstance(expected, (list, tuple)) else zip(made, expected)
+    pairs = (
+        [(made, expected)]
+        if not isinstance(expected, (list, tuple))
+        else zip(made, expected, strict=True)
+    )
     for got, wanted in pairs:
         wanted = np.asarray(wanted)
         got = np.asarray(got)
@@ -44,7 +50,7 @@ CASES = {
     "powers": (lambda x: x**0.5 + x**1 + x**2 + x**0.3 + x**2.5 + np.power(x, 4), A),
     "floors": (lambda x: x // 0.3 + x % 0.3 + np.floor(x) + np.ceil(x) + np.trunc(x), A),
     "scalars": (lambda x: x / np.sqrt(7) * np.int64(2) + np.float32(0.1) - np.float64(3), A),
-    "lists": (lambda x: x + [1, 2.5, 3, 4] + [[1], [2], [3], [4], [5]], A),
+    "lists": (lambda x: (x * [1, 2.5, 3, 4]) - [[1], [2], [3], [4], [5]], A),
     "integers beside": (lambda x: (x + np.arange(4, dtype=np.int8)) * 2, A),
     "elementwise": (
         lambda x: np.exp(-x) + np.log(x) + np.tanh(x) + np.sqrt(x) + np.abs(x) + np.square(x)
@@ -55,7 +61,7 @@ CASES = {
     "clip": (lambda x, y: np.clip(x, 0.5, 1) + x.clip(None, 1) + np.clip(x, y, y + 1), A, B),
     "comparisons": (lambda x, y: [x > y, x >= y, x < y, x <= y, x == y, x != y], A, B),
     "comparisons with numbers": (
-        lambda x: [x > 0.5, x < 0.5, 0.5 > x, x >= np.inf, x > np.inf, x < -np.inf, x < np.nan],
+        lambda x: [x > 0.5, x < 0.5, 0.25 + x > 0.5, x >= np.inf, x > np.inf, x < -np.inf, x < np.nan],
         np.float32([0.5, np.nan, np.inf, -np.inf, 0.50000006, 0.49999997]),
     ),
     "logic": (lambda x: [(x > 1) & (x < 2), (x > 1) | (x < 0.5), ~(x > 1), np.isnan(x)], A),
@@ -98,15 +104,17 @@ CASES = {
     ),
     "joining": (
         lambda x, y: [
-            np.concatenate([x, x * 2], axis=1), np.concatenate([x, y], axis=None), np.hstack([y, y]),
-            np.vstack([y, y[0]]), np.stack([y, y + 1], axis=1), np.stack([x, A]),
+            np.concatenate([x, x * 2], axis=1), np.concatenate([x, y], axis=None), 
+            np.hstack([y, y]), np.vstack([y, y[0]]), np.stack([y, y + 1], axis=1), np.stack([x, A]),
         ], A, B,
     ),
     "splitting": (
         lambda x: [*np.split(x, 2, axis=2), *np.split(x, [1, 4], 1), *np.array_split(x, 3, 1)], A,
     ),
     "unpacking": (lambda x: [len(x) + part * i for i, part in enumerate(x)], A),
-    "indices": (lambda x, i: [x[i], x[:, i], x[..., [0, 2]], x[0, 1:3], np.take(x, i, 1)], A[:, :5], IDS % 3),
+    "indices": (
+        lambda x, i: [x[i], x[:, i], x[..., [0, 2]], x[0, 1:3], np.take(x, i, 1)], A, IDS % 3,
+    ),
     "integers": (lambda i: [i + 1, i * i, i.sum(), np.maximum(i, 2), i.reshape(-1), i[0] > 2], IDS),
     "einsum": (
         lambda x, y, w: [
@@ -147,8 +155,6 @@ def test_each_function_of_the_table_is_numpys_own_on_arrays():
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16], ids=["bf16", "f16"])
 def test_small_types_stay_small_beside_numbers(dtype):
     if dtype is np.float16:
-        from graphs import needs
-
         needs("f16")
     x = B.astype(dtype)
 
@@ -197,8 +203,6 @@ def test_host_steps_take_unknown_dims():
 
 
 def test_a_model_with_host_steps_pickles():
-    import pickle
-
     model = og.trace(
         lambda x: np.sort(x)[..., [0, 2]] + np.sin(x[..., :2]), (A.shape, "f32")
     ).compile()
@@ -236,7 +240,7 @@ REFUSED = {
     "an array of values": (lambda x: np.array([x, x]), TypeError, "write np.stack"),
     "a table": (lambda x: B[x], TypeError, "pass the table"),
     "a mask as index": (lambda x: x[x > 1], TypeError, "write np.where"),
-    "f64": (lambda x: x + A.astype(np.float64), og.InvalidDataTypeError, r"np.add at .*og.jit\(dtype"),
+    "f64": (lambda x: x + A.astype("f8"), og.InvalidDataTypeError, r"np.add at .*og.jit\(dtype"),
     "astype f64": (lambda x: x.astype(float), og.InvalidDataTypeError, "no float64"),
     "complex": (lambda x: x * 1j, TypeError, "a real number is expected"),
     "objects": (lambda x: x + np.array([None] * 4), TypeError, "a real number is expected"),
@@ -245,7 +249,7 @@ REFUSED = {
     "another library": (lambda x: x + Foreign(), TypeError, "returned NotImplemented"),
     "fft": (lambda x: np.fft.fft(x), og.UnimplementedError, "np.fft.fft at .*test_numpy.py:.*call"),
     "a wrong axis": (lambda x: x.sum(axis=5), og.InvalidIndexError, "np.sum at .*axis 5"),
-    "a wrong shape": (lambda x: x.reshape(7, 7), og.InvalidShapeError, "np.reshape at .*49 elements"),
+    "a wrong shape": (lambda x: x.reshape(7, 7), og.InvalidShapeError, "reshape at .*49 elements"),
     "a wrong host step": (lambda x: np.flip(x, 9), og.InvalidArgumentsError, "np.flip at .*axis 9"),
     "a later read": (lambda x: alias_of(x * 2), og.InvalidArgumentsError, "written in place at"),
     "torch's name": (lambda x: x.unsqueeze(0), AttributeError, r"write np.expand_dims"),
@@ -325,7 +329,7 @@ def test_the_namespace_has_the_array_apis_names():
     assert info.devices() == [info.default_device()] == [x.device]
     with pytest.raises(AttributeError, match="no function 'nonzero'"):
         xp.nonzero(x)
-    with pytest.raises(og.InvalidArgumentsError, match="2024.12, got '2030.12'"):
+    with pytest.raises(og.InvalidArgumentsError, match=r"2024\.12, got '2030\.12'"):
         x.__array_namespace__(api_version="2030.12")
 
 
@@ -337,7 +341,8 @@ def test_scipys_functions_are_traced():
     same(lambda x: special.expit(x) + special.erf(x), B)
     xp = og.GraphBuilder().input((2,)).__array_namespace__()
     for name in ("softmax", "log_softmax"):
-        traced = og.jit(lambda x, f=getattr(xp, name): (f(x, axis=0), f(x)))(B)
+        ours = getattr(xp, name)
+        traced = og.jit(lambda x, f=ours: (f(x, axis=0), f(x)))(B)
         function = getattr(special, name)
         for made, expected in zip(traced, (function(B, axis=0), function(B)), strict=True):
             np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-6)
@@ -352,8 +357,6 @@ def test_scipys_softmax_is_traced_over_the_array_api():
         made = og.jit(lambda v: softmax(v, axis=1))(x)
         np.testing.assert_allclose(made, softmax(x, axis=1), rtol=1e-5)
     """
-    import os
-
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True,
         env={**os.environ, "SCIPY_ARRAY_API": "1"}, check=False,

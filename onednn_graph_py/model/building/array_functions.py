@@ -296,7 +296,9 @@ def _axes(x: Value, axis: Any) -> list[int]:
     return sorted(x.axis_of(a) for a in axes)
 
 
-def _reduced(kind: str, x: Value, axis: Any, dtype: Any, keepdims: bool) -> Any:
+def _reduced(
+    kind: str, x: Value, axis: Any, dtype: Any, keepdims: bool, *, halved: bool = False
+) -> Any:
     """Reduce over axes; sums of small types are computed in f32, and rounded once."""
     name = x.dtype if dtype is None else dtype_name(dtype)
     wide = cast(x, "f32") if x.dtype in FLOATS else None
@@ -305,13 +307,12 @@ def _reduced(kind: str, x: Value, axis: Any, dtype: Any, keepdims: bool) -> Any:
     axes = _axes(x, axis)
     if not axes:
         return cast(x, name)
-    exact = kind in ("ReduceMax", "ReduceMin")
-    if exact:
+    if halved:
         wide = wide * 0.5  # oneDNN makes the largest finite number of infinity, but not of halves
     made = x.builder.op(kind, wide, axes=axes, keep_dims=keepdims or len(axes) == x.ndim)
     if not keepdims and len(axes) == x.ndim:
         made = made.squeeze(axes)
-    return cast(made * 2.0 if exact else made, name)
+    return cast(made * 2.0 if halved else made, name)
 
 
 def _reduction(kind: str, *names: str) -> None:
@@ -331,7 +332,7 @@ for _kind, *_names in (
 def _extreme(kind: str, *names: str) -> None:
     @_row(kind, *names)
     def ops(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        return _reduced(kind, x, axis, None, keepdims)
+        return _reduced(kind, x, axis, None, keepdims, halved=True)
 
 
 _extreme("ReduceMax", "max", "amax")

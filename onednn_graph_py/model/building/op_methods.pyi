@@ -26,6 +26,7 @@ class OpMethods:
         dtype: str | None,
         name: str | None,
     ) -> Any: ...
+    as_numpy = add_op
 
 class BuilderMethods(OpMethods, GraphMethods):
     def abs(self, src: ValueLike, *, dtype: str | None = None, name: str | None = None) -> Value:
