@@ -255,7 +255,7 @@ def _where(condition: Any, x: Any, y: Any) -> Any:
         return None
     b = next(v.builder for v in (condition, x, y) if isinstance(v, Value))
     for kept, masked, other in ((True, y, x), (False, x, y)):
-        # Attention fuses a mask that is added; next to infinity, which becomes NaN, nothing differs.
+        # Attention fuses a mask that is added. Infinity in a masked place becomes NaN.
         if not isinstance(condition, Value) and is_number(masked) and masked == -math.inf:
             added = np.where(np.equal(condition, kept), 0.0, -np.inf)
             return combined("Add", other, added.astype(array_dtype(dtype)))
