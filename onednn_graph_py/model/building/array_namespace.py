@@ -50,6 +50,7 @@ class ArrayNamespace:
     they are constants.
     """
 
+    __name__ = __name__
     __array_api_version__ = "2024.12"
     pi, e, inf, nan, newaxis = math.pi, math.e, math.inf, math.nan, None
 
