@@ -165,19 +165,9 @@ for _kind, *_names in (
     _binary(_kind, *_names)
 
 
-@_row("Multiply", "negative")
-def _negative(x: Any) -> Any:
-    return combined("Multiply", x, -1.0) if x.dtype in FLOATS else None
-
-
-@_row("the value itself", "positive", "ascontiguousarray", "copy", "real", "conjugate")
-def _same(x: Any) -> Any:
-    return x
-
-
-@_row("Divide", "reciprocal")
-def _reciprocal(x: Any) -> Any:
-    return combined("Divide", 1.0, x) if x.dtype in FLOATS else None
+_row("Multiply", "negative")(lambda x: combined("Multiply", x, -1.0) if x.dtype in FLOATS else None)
+_row("the value itself", "positive", "ascontiguousarray", "copy", "real", "conjugate")(lambda x: x)
+_row("Divide", "reciprocal")(lambda x: combined("Divide", 1.0, x) if x.dtype in FLOATS else None)
 
 
 @_row("Round", "round", "around", "rint")
@@ -220,9 +210,7 @@ def _greater_equal(x: Any, y: Any) -> Any:
     return combined("GreaterEqual", x, y)
 
 
-@_row("GreaterEqual", "less_equal")
-def _less_equal(x: Any, y: Any) -> Any:
-    return _greater_equal(y, x)
+_row("GreaterEqual", "less_equal")(lambda x, y: _greater_equal(y, x))
 
 
 @_row("GreaterEqual, next to a constant", "greater")
@@ -239,9 +227,7 @@ def _greater(x: Any, y: Any) -> Any:
     return None
 
 
-@_row("GreaterEqual, next to a constant", "less")
-def _less(x: Any, y: Any) -> Any:
-    return _greater(y, x)
+_row("GreaterEqual, next to a constant", "less")(lambda x, y: _greater(y, x))
 
 
 for _name in ("equal", "not_equal"):
@@ -366,19 +352,17 @@ def _std(x: Any, *args: Any, **kwargs: Any) -> Any:
     return None if variance is None else variance.sqrt()
 
 
-@_row("ReduceL2", "linalg.vector_norm", "vector_norm")
-def _vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-    return _reduced("ReduceL2", x, axis, None, keepdims) if ord == 2 else None
-
-
-@_row("SoftMax; next to SciPy's, which can't be traced", "special.softmax")
-def _softmax(x: Any, axis: Any = None) -> Any:
-    return _along(x, axis, lambda v, a: v.softmax(axis=a))
-
-
-@_row("LogSoftmax; next to SciPy's, which can't be traced", "special.log_softmax")
-def _log_softmax(x: Any, axis: Any = None) -> Any:
-    return _along(x, axis, lambda v, a: v.log_softmax(axis=a))
+_row("ReduceL2", "linalg.vector_norm", "vector_norm")(
+    lambda x, *, axis=None, keepdims=False, ord=2: (
+        _reduced("ReduceL2", x, axis, None, keepdims) if ord == 2 else None
+    )
+)
+_row("SoftMax; next to SciPy's, which can't be traced", "special.softmax")(
+    lambda x, axis=None: _along(x, axis, lambda v, a: v.softmax(axis=a))
+)
+_row("LogSoftmax; next to SciPy's, which can't be traced", "special.log_softmax")(
+    lambda x, axis=None: _along(x, axis, lambda v, a: v.log_softmax(axis=a))
+)
 
 
 def _along(x: Value, axis: Any, add: Callable[[Value, int], Value]) -> Any:
@@ -393,9 +377,7 @@ def _along(x: Value, axis: Any, add: Callable[[Value, int], Value]) -> Any:
 # -- products
 
 
-@_row("MatMul", "matmul", "linalg.matmul")
-def _matmul(x: Any, y: Any) -> Any:
-    return combined("MatMul", x, y)
+_row("MatMul", "matmul", "linalg.matmul")(lambda x, y: combined("MatMul", x, y))
 
 
 @_row("MatMul and views", "dot")
@@ -422,14 +404,10 @@ def _tensordot(x: Any, y: Any, axes: Any = 2) -> Any:
     return _einsum(f"{''.join(left)},{''.join(right)}->{''.join(kept)}", x, y)
 
 
-@_row("MatMul and views", "inner")
-def _inner(x: Any, y: Any) -> Any:
-    return _tensordot(x, y, ([-1], [-1]))
-
-
-@_row("Multiply", "outer", "linalg.outer")
-def _outer(x: Any, y: Any) -> Any:
-    return combined("Multiply", _reshape(x, (-1, 1)), _reshape(y, (1, -1)))
+_row("MatMul and views", "inner")(lambda x, y: _tensordot(x, y, ([-1], [-1])))
+_row("Multiply", "outer", "linalg.outer")(
+    lambda x, y: combined("Multiply", _reshape(x, (-1, 1)), _reshape(y, (1, -1)))
+)
 
 
 @_row("Multiply and ReduceSum", "vecdot", "linalg.vecdot")
@@ -489,19 +467,11 @@ def _reshape(
     return x.static_reshape(shape=[int(n) for n in sizes], special_zero=several)
 
 
-@_row("StaticReshape", "ravel", "flatten")
-def _ravel(x: Any, order: str = "C") -> Any:
-    return _reshape(x, (-1,), order)
-
-
-@_row("a view", "transpose", "permute_dims")
-def _transpose(x: Any, axes: Any = None) -> Any:
-    return x.transpose(axes)
-
-
-@_row("a view", "matrix_transpose", "linalg.matrix_transpose")
-def _matrix_transpose(x: Any) -> Any:
-    return x.transpose([*range(x.ndim - 2), x.ndim - 1, x.ndim - 2])
+_row("StaticReshape", "ravel", "flatten")(lambda x, order="C": _reshape(x, (-1,), order))
+_row("a view", "transpose", "permute_dims")(lambda x, axes=None: x.transpose(axes))
+_row("a view", "matrix_transpose", "linalg.matrix_transpose")(
+    lambda x: x.transpose([*range(x.ndim - 2), x.ndim - 1, x.ndim - 2])
+)
 
 
 @_row("a view", "swapaxes")
@@ -537,9 +507,9 @@ def _squeeze(x: Any, axis: Any = None) -> Any:
     return x.squeeze(ones)
 
 
-@_row("a view", "broadcast_to")
-def _broadcast_to(x: Any, shape: Any) -> Any:
-    return x.expand([shape] if isinstance(shape, int) else shape)
+_row("a view", "broadcast_to")(
+    lambda x, shape: x.expand([shape] if isinstance(shape, int) else shape)
+)
 
 
 @_row("Concat", "concatenate", "concat")
@@ -554,14 +524,14 @@ def _concatenate(arrays: Any, axis: int | None = 0) -> Any:
     return b.concat(values, axis=axis) if len(values) > 1 else values[0]
 
 
-@_row("Concat of views", "stack")
-def _stack(arrays: Any, axis: int = 0) -> Any:
-    return called("concatenate", [called("expand_dims", a, axis) for a in arrays], axis)
-
-
-@_row("Concat", "hstack")
-def _hstack(arrays: Any) -> Any:
-    return called("concatenate", arrays, min(np.ndim(arrays[0]) - 1, 1))
+_row("Concat of views", "stack")(
+    lambda arrays, axis=0: called(
+        "concatenate", [called("expand_dims", a, axis) for a in arrays], axis
+    )
+)
+_row("Concat", "hstack")(
+    lambda arrays: called("concatenate", arrays, min(np.ndim(arrays[0]) - 1, 1))
+)
 
 
 @_row("Concat", "vstack")
@@ -570,9 +540,9 @@ def _vstack(arrays: Any) -> Any:
     return called("concatenate", wide, 0)
 
 
-@_row("views", "split")
-def _split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    return list(x.split(indices_or_sections, axis))
+_row("views", "split")(
+    lambda x, indices_or_sections, axis=0: list(x.split(indices_or_sections, axis))
+)
 
 
 @_row("views", "array_split")
@@ -584,27 +554,17 @@ def _array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     return list(x.split(indices_or_sections, axis))
 
 
-@_row("views", "unstack")
-def _unstack(x: Any, axis: int = 0) -> Any:
-    return tuple(_moveaxis(x, axis, 0))
+_row("views", "unstack")(lambda x, axis=0: tuple(_moveaxis(x, axis, 0)))
 
 
 # -- what a shape says
 
 
-@_row("its dims", "shape")
-def _shape(x: Any) -> Any:
-    return x.shape
-
-
-@_row("its number of dims", "ndim")
-def _ndim(x: Any) -> Any:
-    return x.ndim
-
-
-@_row("its number of elements", "size")
-def _size(x: Any, axis: int | None = None) -> Any:
-    return x.size if axis is None else x.shape[axis]
+_row("its dims", "shape")(lambda x: x.shape)
+_row("its number of dims", "ndim")(lambda x: x.ndim)
+_row("its number of elements", "size")(
+    lambda x, axis=None: x.size if axis is None else x.shape[axis]
+)
 
 
 @_row("a constant", "full_like")
@@ -616,9 +576,9 @@ def _full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) ->
     return x.builder.constant(np.full(dims, fill_value, array_dtype(name)))
 
 
-@_row("a constant", "zeros_like", "empty_like")
-def _zeros_like(x: Any, dtype: Any = None, shape: Any = None) -> Any:
-    return _full_like(x, 0, dtype, shape)
+_row("a constant", "zeros_like", "empty_like")(
+    lambda x, dtype=None, shape=None: _full_like(x, 0, dtype, shape)
+)
 
 
 @_row("a constant", "ones_like")
