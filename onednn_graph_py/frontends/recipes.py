@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..blocks.pooling import global_avg_pool
+from ..model.building.operands import selected
 from ..model.building.value import Value
-from ..model.rewriting import has_few_factors, selects_by_any_shape
+from ..model.rewriting import has_few_factors
 from .lowering import NotLowered, Place
 
 __all__ = [
@@ -86,29 +87,10 @@ def power(at: Place, x: Value, exponent: float) -> Value:
 def chosen(at: Place, condition: Value, x: Value, y: Value) -> Value:
     """Return elements of x where a condition is true, of y elsewhere."""
     at.need_float(x, y)
-    sizes = condition.shape or ()
-    if not _covers(sizes, x, y):
-        # oneDNN's Select widens no condition, but what it chooses from.
-        if -1 in (*sizes, *(x.shape or ())) or max(x.ndim, y.ndim) > len(sizes):
-            raise NotLowered("the condition has more elements than both tensors together")
-        if x.data is not None and x.data.size == 1:
-            x = at.b.constant(np.full(sizes, x.data.item(), np.float32), x.dtype)
-        else:
-            x = x.expand(np.broadcast_shapes(x.shape or (), sizes))
-    dims = (*sizes, *(x.shape or ()), *(y.shape or ()))
-    if sizes != x.shape and -1 in dims and not selects_by_any_shape():
-        raise NotLowered("before oneDNN 3.8, a condition of unknown dims makes NaN of infinity")
-    return at.b.select(condition, x, y)
-
-
-def _covers(condition: Sequence[int], x: Value, y: Value) -> bool:
-    """Return whether each dim of the condition is 1 or one of the two tensors'."""
-    shapes = [x.shape or (), y.shape or ()]
-    for i, size in enumerate(reversed(condition)):
-        given = [s[-1 - i] for s in shapes if i < len(s)]
-        if not given or (size != 1 and size not in given):
-            return False
-    return True
+    made = selected(condition, x, y)
+    if isinstance(made, str):
+        raise NotLowered(made)
+    return made
 
 
 # -- normalizations and reductions

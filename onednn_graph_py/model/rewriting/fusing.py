@@ -28,7 +28,7 @@ def _square_root(ops: Ops, value: Value) -> Value | None:
     node = ops.maker(value, "Square", "Multiply", "Pow")
     if node is None or (node.kind == "Pow" and node.attrs["beta"] != 2):
         return None
-    return node.inputs[0] if len({v.id for v in node.inputs}) == 1 else None
+    return node.inputs[0] if ops.equal(node.inputs[0], node.inputs[-1]) else None
 
 
 def _quotients(ops: Ops, value: Value) -> Iterator[tuple[Value, Value]]:
@@ -69,13 +69,15 @@ def _normalized(ops: Ops, centered: Value, shifted: Value) -> tuple[Value, float
         return None
     x, mean = difference.inputs
     last = len(x.shape or ()) - 1
-    if _reduced(ops, mean, "ReduceMean") != (x, last):
+    whole = _reduced(ops, mean, "ReduceMean")
+    if whole is None or not ops.equal(whole[0], x) or whole[1] != last:
         return None
     for variance, shift in ops.operands(shifted, "Add"):
         squares, epsilon = _reduced(ops, variance, "ReduceMean"), number_of(shift)
         if squares is None or epsilon is None or not epsilon > 0 or squares[1] != last:
             continue
-        if _square_root(ops, squares[0]) is centered:
+        root = _square_root(ops, squares[0])
+        if root is not None and ops.equal(root, centered):
             return x, epsilon
     return None
 
@@ -131,15 +133,29 @@ def _as_layer_norm(ops: Ops, node: Node) -> bool:
     return False
 
 
+def _largest(ops: Ops, value: Value) -> tuple[Value, int] | None:
+    """Return what a maximum is of, and its axis; NumPy's is twice that of the halves."""
+    for most, two in ops.operands(value, "Multiply"):
+        reduced = _reduced(ops, most, "ReduceMax") if _number(two) == 2 else None
+        if reduced is not None:
+            return next(
+                ((x, reduced[1]) for x, half in ops.operands(reduced[0], "Multiply")
+                 if _number(half) == 0.5),
+                None,
+            )  # fmt: skip
+    return _reduced(ops, value, "ReduceMax")
+
+
 def _as_softmax(ops: Ops, node: Node) -> bool:
     """Write exponentials of what lies below the maximum, divided by their sum, as SoftMax."""
     powers, total = node.inputs
     exp, summed = ops.maker(powers, "Exp"), _reduced(ops, total, "ReduceSum")
     below = None if exp is None else ops.maker(exp.inputs[0], "Subtract")
-    if below is None or summed is None or summed[0] is not powers:
+    if below is None or summed is None or not ops.equal(summed[0], powers):
         return False
     x, most = below.inputs
-    if _reduced(ops, most, "ReduceMax") != (x, summed[1]):
+    largest = _largest(ops, most)
+    if largest is None or not ops.equal(largest[0], x) or largest[1] != summed[1]:
         return False
     ops.add("SoftMax", (x,), node.outputs, {"axis": summed[1]})
     return True

@@ -67,6 +67,18 @@ class Ops:
         node = self._makers.get(value.id)
         return node if node is not None and (not kinds or node.kind in kinds) else None
 
+    def equal(self, one: Value, other: Value) -> bool:
+        """Return whether two values are the same, or are computed in the same way."""
+        if one is other:
+            return True
+        makers = [self.maker(value) for value in (one, other)]
+        if any(node is None for node in makers):
+            return False
+        first, second = (node for node in makers if node is not None)
+        return first.signature == second.signature and all(
+            map(self.equal, first.inputs, second.inputs)
+        )
+
     def operands(self, value: Value, kind: str) -> Iterator[tuple[Value, Value]]:
         """Yield the operands of an op that makes a value, in both orders."""
         node = self.maker(value, kind)
