@@ -464,10 +464,10 @@ def case_of(graph: str, colours: str, size: int, least: int = 2) -> Case:
 
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("colours", COLOURS)
-def test_ten_thousand_nodes_take_a_fixed_number_of_steps_for_each_node_and_edge(graph, colours):
-    case = case_of(graph, colours, 10_000)
+def test_thousands_of_nodes_take_a_fixed_number_of_steps_for_each_node_and_edge(graph, colours):
+    case = case_of(graph, colours, 3_000)  # one step for each pair of nodes would exceed the bound
     size = len(case.reads) + sum(map(len, case.reads))
-    assert lines_run(lambda: case.split(range(10_000)[::-1])) <= 200 * size
+    assert lines_run(lambda: case.split(range(3_000)[::-1])) <= 200 * size
 
 
 def test_deep_graphs_need_no_recursion():
