@@ -136,11 +136,11 @@ def _as_layer_norm(ops: Ops, node: Node) -> bool:
 def _largest(ops: Ops, value: Value) -> tuple[Value, int] | None:
     """Return what a maximum is of, and its axis; NumPy's is twice that of the halves."""
     for most, two in ops.operands(value, "Multiply"):
-        reduced = _reduced(ops, most, "ReduceMax") if _number(two) == 2 else None
+        reduced = _reduced(ops, most, "ReduceMax") if number_of(two) == 2 else None
         if reduced is not None:
             return next(
                 ((x, reduced[1]) for x, half in ops.operands(reduced[0], "Multiply")
-                 if _number(half) == 0.5),
+                 if number_of(half) == 0.5),
                 None,
             )  # fmt: skip
     return _reduced(ops, value, "ReduceMax")
