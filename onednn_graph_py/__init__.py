@@ -156,10 +156,7 @@ _MODULES = {
     "base": ("ocl_interop", "sycl_interop"),
     "tools": ("capture", "export", "parallel", "replay", "selftest", "shrinking", "tuning"),
 }
-_GONE = {
-    "patterns": "in a clone, ./dev patterns runs the gallery of fusion patterns",
-    "examples": "in a clone, ./dev examples runs them",
-}
+_GONE = {"patterns": "in a clone, ./dev patterns runs the gallery of fusion patterns"}
 _MODULE_OF = {name: module for module, names in _LATE.items() for name in names}
 _MOVED = {name: f"{package}.{name}" for package, names in _MODULES.items() for name in names}
 

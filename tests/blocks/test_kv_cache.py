@@ -239,7 +239,7 @@ def test_wrong_arguments():
 @shared_heads
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_decoder_generates_what_it_computes_anew(dtype):
-    from examples._llama import Decoder, Sizes, continued, recomputed
+    from onednn_graph_py.examples._llama import Decoder, Sizes, continued, recomputed
 
     needs(dtype)
     sizes = Sizes(layers=2, width=64, heads=4, key_heads=2, hidden=96, words=200)

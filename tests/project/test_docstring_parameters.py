@@ -24,7 +24,7 @@ def listed(docstring: str) -> list[str]:
 def documented() -> Iterator[tuple[str, object]]:
     """Functions, methods and classes of all modules that have their docstrings in Python."""
     for module in module_names():
-        if module.endswith("._core"):
+        if module.endswith("._core") or ".examples" in module:
             continue  # the extension's docstrings are of all overloads together
         for name, value in vars(importlib.import_module(module)).items():
             if getattr(value, "__module__", None) != module:

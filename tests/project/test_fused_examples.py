@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from graphs import LINKED, before, since
 
-from examples import __main__ as command
-from examples import (
+from onednn_graph_py import InvalidArgumentsError, engine
+from onednn_graph_py.examples import __main__ as command
+from onednn_graph_py.examples import (
     _attention,
     _run,
     gated_mlp,
@@ -23,8 +24,7 @@ from examples import (
     sdpa_quantized,
     sdpa_stacked_qkv,
 )
-from examples._run import Case, Skipped
-from onednn_graph_py import InvalidArgumentsError, engine
+from onednn_graph_py.examples._run import Case, Skipped
 from onednn_graph_py.machine.cpu import lacks
 
 CORE = ["MatMul", "Divide", "Add", "SoftMax", "MatMul"]

@@ -146,8 +146,6 @@ def test_the_changelog_lists_the_old_paths_with_the_new_ones():
 def test_what_has_left_the_package_is_named_with_its_place():
     with pytest.raises(AttributeError, match=r"in a clone, \./dev patterns runs the gallery"):
         _ = og.patterns
-    with pytest.raises(AttributeError, match=r"in a clone, \./dev examples runs them"):
-        _ = og.examples
 
 
 def test_help_of_compile_is_about_compiling():

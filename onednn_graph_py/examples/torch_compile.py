@@ -11,9 +11,8 @@ import importlib.util
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from onednn_graph_py.machine.cpu import lacks
-from onednn_graph_py.model.checking.expected import Expected
-
+from ..machine.cpu import lacks
+from ..model.checking.expected import Expected
 from ._run import Case, Skipped, median_milliseconds
 
 if TYPE_CHECKING:
@@ -63,8 +62,8 @@ def _module() -> Any:
 def _run(name: str) -> Case:
     import torch
 
-    from onednn_graph_py.torch import backend, report, trace
-    from onednn_graph_py.torch.arrays import array_of
+    from ..torch import backend, report, trace
+    from ..torch.arrays import array_of
 
     torch.manual_seed(0)
     dtype = torch.float32 if name == "f32" else torch.bfloat16

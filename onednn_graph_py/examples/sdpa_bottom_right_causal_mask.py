@@ -13,8 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from onednn_graph_py import GraphBuilder
-
+from .. import GraphBuilder
 from ._attention import random_array
 from ._run import DATA_TYPES, BuiltRun, Case, Skipped, cannot_run, checked, too_old
 

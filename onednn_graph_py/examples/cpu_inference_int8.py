@@ -11,9 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from onednn_graph_py import GraphBuilder
-from onednn_graph_py.machine.cpu import largest_int8_weight
-
+from .. import GraphBuilder
+from ..machine.cpu import largest_int8_weight
 from ._run import BuiltRun, Case
 
 _IMAGES, _SIDE, _INPUTS, _OUTPUTS = 8, 56, 256, 64

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from onednn_graph_py import GraphBuilder, Value
-from onednn_graph_py.base.errors import InvalidArgumentsError
-
+from .. import GraphBuilder, Value
+from ..base.errors import InvalidArgumentsError
 from ._attention import check_groups, padding_mask, random_array, root_scale
 from ._grouped_heads import GroupedHeads
 from ._run import DATA_TYPES, Array, BuiltRun, Case, Skipped, cannot_run, checked, too_old

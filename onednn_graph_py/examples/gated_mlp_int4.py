@@ -13,12 +13,11 @@ from collections.abc import Iterator
 import ml_dtypes
 import numpy as np
 
-from onednn_graph_py import blocks
-from onednn_graph_py.base.dtypes import numpy_dtype
-from onednn_graph_py.base.errors import InvalidArgumentsError
-from onednn_graph_py.model.building.builder import GraphBuilder
-from onednn_graph_py.model.building.value import Value
-
+from .. import blocks
+from ..base.dtypes import numpy_dtype
+from ..base.errors import InvalidArgumentsError
+from ..model.building.builder import GraphBuilder
+from ..model.building.value import Value
 from . import _gated_mlp
 from ._run import DATA_TYPES, Array, BuiltRun, Case, Skipped, cannot_run, checked, normal
 

@@ -12,10 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from onednn_graph_py import GraphBuilder, Value
-from onednn_graph_py.base.dtypes import numpy_dtype
-from onednn_graph_py.machine.cpu import lacks_bf16, largest_int8_weight
-
+from .. import GraphBuilder, Value
+from ..base.dtypes import numpy_dtype
+from ..machine.cpu import lacks_bf16, largest_int8_weight
 from ._classifier import Classifier, train
 from ._run import BuiltRun, Case, Skipped
 

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec
 import numpy as np
 import numpy.typing as npt
 
-from onednn_graph_py import (
+from .. import (
     GraphBuilder,
     Value,
     bound_execution,
@@ -26,14 +26,14 @@ from onednn_graph_py import (
     version,
     version_t,
 )
-from onednn_graph_py import tensor as memory_tensor
-from onednn_graph_py.base.errors import InvalidArgumentsError
-from onednn_graph_py.base.linked import linked_version
-from onednn_graph_py.base.text.numbers import counted
-from onednn_graph_py.machine.cpu import lacks
-from onednn_graph_py.machine.timing import time_calls
-from onednn_graph_py.model.checking.expected import Expected, OutputCheck, Verification
-from onednn_graph_py.model.planning import KnownDefects
+from .. import tensor as memory_tensor
+from ..base.errors import InvalidArgumentsError
+from ..base.linked import linked_version
+from ..base.text.numbers import counted
+from ..machine.cpu import lacks
+from ..machine.timing import time_calls
+from ..model.checking.expected import Expected, OutputCheck, Verification
+from ..model.planning import KnownDefects
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[int, Array]

@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from onednn_graph_py import GraphBuilder, Value
-from onednn_graph_py.base.dtypes import numpy_dtype
-from onednn_graph_py.base.linked import linked_version
-from onednn_graph_py.machine.cpu import largest_int8_weight
-
+from .. import GraphBuilder, Value
+from ..base.dtypes import numpy_dtype
+from ..base.linked import linked_version
+from ..machine.cpu import largest_int8_weight
 from ._attention import padding_mask, root_scale
 from ._run import Array, BuiltRun, Case, Skipped, cannot_run, checked, too_old
 

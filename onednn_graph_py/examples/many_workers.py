@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onednn_graph_py import CompiledGraph, GraphBuilder
-from onednn_graph_py.model.checking.expected import Expected
-from onednn_graph_py.tools.parallel import Predictor
-
+from .. import CompiledGraph, GraphBuilder
+from ..model.checking.expected import Expected
+from ..tools.parallel import Predictor
 from ._classifier import Classifier, train
 from ._run import Case, Skipped, median_milliseconds
 

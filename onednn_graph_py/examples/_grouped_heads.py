@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onednn_graph_py import GraphBuilder, Value
-
+from .. import GraphBuilder, Value
 from ._attention import attended, padding_mask, random_array, root_scale, scores_type
 from ._run import DATA_TYPES, Array, BuiltRun, Case, Skipped, cannot_run
 

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from onednn_graph_py import GraphBuilder
-from onednn_graph_py.base.linked import linked_version
-
+from .. import GraphBuilder
+from ..base.linked import linked_version
 from ._attention import attention, padding_mask, random_array, root_scale, scores_type
 from ._run import DATA_TYPES, BuiltRun, Case, Skipped, cannot_run, checked
 

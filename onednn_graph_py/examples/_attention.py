@@ -7,11 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onednn_graph_py import GraphBuilder, Value
-from onednn_graph_py.base.dtypes import numpy_dtype
-from onednn_graph_py.base.errors import InvalidArgumentsError
-from onednn_graph_py.base.linked import linked_version
-
+from .. import GraphBuilder, Value
+from ..base.dtypes import numpy_dtype
+from ..base.errors import InvalidArgumentsError
+from ..base.linked import linked_version
 from ._run import Array, normal
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onednn_graph_py import engine, graph, logical_tensor, op, partition
-
+from .. import engine, graph, logical_tensor, op, partition
 from ._run import Array, Arrays, Case, Execution, Pipeline
 
 _SOURCE = (8, 3, 225, 225)

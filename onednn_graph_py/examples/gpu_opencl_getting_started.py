@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onednn_graph_py import engine, version
-
+from .. import engine, version
 from ._convolutions import ConvolutionBlocks
 from ._run import Case, Skipped, only_partitioned, without_device
 

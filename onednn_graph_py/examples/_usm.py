@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from onednn_graph_py import engine, logical_tensor
-from onednn_graph_py import tensor as memory_tensor
-from onednn_graph_py.base import sycl_interop
-
+from .. import engine, logical_tensor
+from .. import tensor as memory_tensor
+from ..base import sycl_interop
 from ._run import Array, Arrays, Execution, Pipeline, without_device
 
 

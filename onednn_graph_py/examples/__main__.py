@@ -1,8 +1,8 @@
 """List the examples, or run some.
 
-    python -m examples                                 list
-    python -m examples NAME [cpu|gpu] [SIZE ...] ...   run the named ones
-    python -m examples --all                           run all
+    python -m onednn_graph_py.examples                                 list
+    python -m onednn_graph_py.examples NAME [cpu|gpu] [SIZE ...] ...   run the named ones
+    python -m onednn_graph_py.examples --all                           run all
 
 Some take a kind of engine and sizes, shown in the list; what is left out is oneDNN's own. The list
 also shows the smaller sizes with which --all runs those that would take long. Where there is no
@@ -25,11 +25,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from onednn_graph_py import OneDNNError, get_effective_cpu_isa, version
-from onednn_graph_py.base.text.names import did_you_mean
-from onednn_graph_py.base.text.numbers import counted
-from onednn_graph_py.base.text.table import text_table
-
+from .. import OneDNNError, get_effective_cpu_isa, version
+from ..base.text.names import did_you_mean
+from ..base.text.numbers import counted
+from ..base.text.table import text_table
 from . import __path__ as _folder
 from ._run import Case, ExampleError, Skipped
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from onednn_graph_py import engine, logical_tensor, op, partition
-
+from .. import engine, logical_tensor, op, partition
 from ._run import Case, Pipeline, Skipped, checked
 
 

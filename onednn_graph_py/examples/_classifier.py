@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from onednn_graph_py.base.text.names import install_line
-
+from ..base.text.names import install_line
 from ._run import ExampleError
 
 Array = npt.NDArray[np.float64]

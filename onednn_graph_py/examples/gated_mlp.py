@@ -10,10 +10,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from onednn_graph_py import blocks
-from onednn_graph_py.base.dtypes import numpy_dtype
-from onednn_graph_py.model.building.builder import GraphBuilder
-
+from .. import blocks
+from ..base.dtypes import numpy_dtype
+from ..model.building.builder import GraphBuilder
 from ._gated_mlp import SIZES_IN_ALL, draw
 from ._run import DATA_TYPES, BuiltRun, Case, Skipped, cannot_run, checked
 

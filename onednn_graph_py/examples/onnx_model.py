@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from onednn_graph_py.model.checking.expected import Expected
-
+from ..model.checking.expected import Expected
 from ._run import Case, Skipped, median_milliseconds
 
 CHANNELS, SIDE, BLOCKS, CLASSES, BEST = 32, 32, 3, 10, 3
@@ -83,7 +82,7 @@ def _model() -> Any:
 
 
 def _run(images: int) -> Case:
-    from onednn_graph_py.onnx import load
+    from ..onnx import load
 
     model = load(_model())
     x = np.random.default_rng(1).standard_normal((images, 3, SIDE, SIDE)).astype(np.float32)

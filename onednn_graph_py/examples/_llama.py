@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from onednn_graph_py import GraphBuilder
-from onednn_graph_py.base.dtypes import numpy_dtype
-from onednn_graph_py.blocks import (
+from .. import GraphBuilder
+from ..base.dtypes import numpy_dtype
+from ..blocks import (
     KVCache,
     KVMemory,
     embedding,
@@ -21,7 +21,7 @@ from onednn_graph_py.blocks import (
     rope,
     rope_tables,
 )
-from onednn_graph_py.model.building.value import Value
+from ..model.building.value import Value
 
 
 class Sizes(NamedTuple):

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from onednn_graph_py import logical_tensor, op, partition
-
+from .. import logical_tensor, op, partition
 from ._run import Case, Pipeline, Skipped, checked, fused_ops
 from ._usm import SyclExecution, SyclQueue, without_sycl
 

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from onednn_graph_py import GraphBuilder
-from onednn_graph_py.base.dtypes import numpy_dtype
-
+from .. import GraphBuilder
+from ..base.dtypes import numpy_dtype
 from ._attention import scores_type
 from ._gated_mlp import SIZES_IN_ALL, draw
 from ._run import DATA_TYPES, BuiltRun, Case, Skipped, cannot_run, checked

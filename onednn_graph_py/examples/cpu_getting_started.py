@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from onednn_graph_py import allocator, engine, make_engine_with_allocator, version
-
+from .. import allocator, engine, make_engine_with_allocator, version
 from ._convolutions import ConvolutionBlocks
 from ._run import Case
 

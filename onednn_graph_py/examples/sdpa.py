@@ -11,9 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from onednn_graph_py import GraphBuilder
-from onednn_graph_py.base.dtypes import numpy_dtype
-
+from .. import GraphBuilder
+from ..base.dtypes import numpy_dtype
 from ._attention import attention, scores_type
 from ._run import DATA_TYPES, Array, BuiltRun, Case, Skipped, cannot_run, checked
 
