@@ -294,6 +294,29 @@ def test_planning_has_no_large_file_or_class():
     assert [f"{m}: {c.name}" for m, c in classes if (c.end_lineno or 0) - c.lineno >= 250] == []
 
 
+def test_front_ends_know_no_version_of_onednn():
+    """A lowering translates names and attributes; rules of `model.rewriting` ask for versions."""
+    front_ends = [m for m in files() if layer_of(m) in ("frontends", "torch", "onnx")]
+    assert len(front_ends) > 50
+    assert [
+        f"{module}: {source}.{name}"
+        for module in front_ends
+        for source, name in imported(module)
+        if "base.linked" in source or name in ("linked_version", "linked", "version")
+    ] == []
+
+
+def test_one_module_writes_a_whole_graph_by_rules():
+    """What plans read is written by one pass."""
+    passes = [
+        module
+        for module in files()
+        for node in nodes(module)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "rewritten"
+    ]
+    assert [m for m in passes if layer_of(m) == "model"] == ["model.planning.shared"]
+
+
 STARTS_PROCESSES = {"base.processes", "tools.capture"}
 
 
