@@ -4,6 +4,7 @@ import gc
 import pickle
 import textwrap
 from multiprocessing import shared_memory
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from graphs import python
 
 import onednn_graph_py as og
+from onednn_graph_py.machine import current
 from onednn_graph_py.model.planning import CompileOptions, compiling, make_plan, partition_ids
 
 
@@ -312,3 +314,33 @@ def test_a_mapped_file_takes_no_memory_of_the_process(tmp_path):
     )
     compiled, called, pickled, copied = map(int, done.stdout.split())
     assert compiled < 16 and called < 64 + 24 and pickled < 16 and copied > 56, done.stdout
+
+
+def asked_for():
+    """Return the bytes of memory for which this process asked for huge pages."""
+    size = total = 0
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if line.startswith("Size:"):
+            size = int(line.split()[1]) << 10
+        elif line.startswith("VmFlags:") and " hg" in line:
+            total += size
+    return total
+
+
+@pytest.mark.skipif(not current().vnni, reason="without VNNI oneDNN packs no such weights")
+@pytest.mark.skipif(
+    not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="the system has no huge pages"
+)
+@pytest.mark.skipif(og.version().cpu_runtime == "SYCL", reason="oneDNN takes memory from SYCL")
+def test_large_blocks_of_models_are_asked_for_as_huge_pages():
+    size = 40 << 20
+    b = og.GraphBuilder()
+    x = b.input((1, 2048), "s8", name="x")
+    one = {"qtype": "per_tensor", "scales": [1.0]}
+    weights = np.ones((2048, size // 2048), np.int8)
+    y = x.dequantize(**one) @ b.constant(weights).dequantize(**one)
+    b.output(y)
+    model = b.compile()
+    before = asked_for()
+    model(np.ones((1, 2048), np.int8))
+    assert asked_for() - before >= size
