@@ -144,11 +144,6 @@ class BuilderOps:
         if not self.parameters.integer_weights:
             return self._constant(f"{name}.weight")
         integers, scales, axis = self.parameters.weight(name)
-        if scales.ndim == 2:
-            import onednn_graph_py as og
-
-            four = self.builder.constant(integers.astype(ml_dtypes.int4), name=f"{name}.weight")
-            return og.blocks.dequantize(four, self.builder.constant(scales))
         return self.builder.constant(integers, name=f"{name}.weight").dequantize(
             scales=scales.tolist(), zps=[0] * len(scales), qtype="per_channel", axis=axis
         )
@@ -156,6 +151,11 @@ class BuilderOps:
     def linear(self, x: Any, name: str) -> Any:
         biased = f"{name}.bias" in self.parameters.arrays
         bias = self._constant(f"{name}.bias") if biased else None
+        if self.parameters.dtype in ("w8", "w4"):  # as peers do by default, activations are rounded
+            from onednn_graph_py.blocks import linear
+
+            integers, scales, _ = self.parameters.weight(name)
+            return linear(value_of(x), integers, bias, scales=scales, activations="int8", name=name)
         return value_of(x).matmul(self._weight(name), bias, name=name)
 
     def heads(self, x: Any, count: int) -> Any:
@@ -890,7 +890,8 @@ class OnnxOnednn(Onnx):
     def load_file(self, network: Network, dtype: str, path: Path, threads: int) -> Prepared:
         from onednn_graph_py.onnx import load
 
-        model = load(path, threads=threads)
+        rounded = "int8" if dtype in ("w8", "w4") else "file"
+        model = load(path, threads=threads, activations=rounded)
 
         def feed(inputs: Inputs) -> Fed:
             given = [aligned_copy(stored(values, dtype)) for values in inputs.values()]

@@ -1,5 +1,8 @@
 #include "allocator.hpp"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -66,13 +69,22 @@ struct block_header {
     size_t offset;
 };
 
+// Weights of which each call reads all are read 1.2 to 1.5 times faster from huge pages, where the
+// system gives them to those who ask (transparent_hugepage: madvise).
+constexpr size_t huge_page = size_t{1} << 21;
+
 void *system_malloc(size_t size, size_t alignment) {
-    const size_t unit = std::max(alignment, default_alignment);
+    const size_t unit
+            = std::max({alignment, default_alignment, size < huge_page ? 1 : huge_page});
     const size_t total = (size + 2 * unit - 1) / unit * unit;
     if (total < size) return nullptr;
     auto *base = static_cast<char *>(std::aligned_alloc(unit, total));
     if (!base) return nullptr;
     char *block = base + unit;
+#ifdef MADV_HUGEPAGE
+    // Only pages that are used whole, so that nothing is wasted; it is no error if there are none.
+    if (size >= huge_page) madvise(block, size / huge_page * huge_page, MADV_HUGEPAGE);
+#endif
     auto *header = reinterpret_cast<block_header *>(block) - 1;
     header->size = size;
     header->offset = unit;

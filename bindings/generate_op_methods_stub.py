@@ -40,6 +40,15 @@ class OpMethods:
         dtype: str | None,
         name: str | None,
     ) -> Any: ...
+    def as_numpy(
+        self,
+        kind: str,
+        inputs: Sequence[Any],
+        attrs: dict[str, Any],
+        *,
+        dtype: Any,
+        name: Any,
+    ) -> Any: ...
 
 '''
 

@@ -89,10 +89,7 @@ def _import(what: str) -> Any:
 def address_of(value: object, kind: str, what: str) -> int:
     """Return the address of the C++ object of a dpctl object of class `kind`, or an int itself.
 
-    Raises
-    ------
-    TypeError
-        The value is of another type.
+    - raises `TypeError`: the value is of another type
     """
     dpctl = sys.modules.get("dpctl")
     if dpctl is not None and isinstance(value, getattr(dpctl, kind)):
@@ -123,15 +120,8 @@ def object_at(address: int, kind: str, what: str) -> Any:
 def array_of(source: object, what: str) -> npt.NDArray[Any] | memoryview:
     """Describe an object with ``__sycl_usm_array_interface__`` to NumPy, without reading it.
 
-    Returns
-    -------
-    numpy.ndarray or memoryview
-        It keeps the memory alive. A memoryview stands for raw memory.
-
-    Raises
-    ------
-    TypeError
-        The interface is missing or malformed.
+    - returns: it keeps the memory alive. A memoryview stands for raw memory.
+    - raises `TypeError`: the interface is missing or malformed
     """
     interface = getattr(source, "__sycl_usm_array_interface__", None)
     if not isinstance(interface, dict):
@@ -149,21 +139,9 @@ def array_of(source: object, what: str) -> npt.NDArray[Any] | memoryview:
 def require_usm(address: object, context: int, what: str) -> str:
     """Return the kind of unified shared memory at an address, in a context.
 
-    Parameters
-    ----------
-    address : int
-    context : int
-        Address of the sycl::context.
-
-    Returns
-    -------
-    str
-        ``shared``, ``host`` or ``device``.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        The address is not unified shared memory of the context.
+    - `context`: address of the sycl::context
+    - returns: ``shared``, ``host`` or ``device``
+    - raises `InvalidArgumentsError`: the address is not unified shared memory of the context
     """
     if not isinstance(address, (int, np.integer)) or isinstance(address, bool):
         raise TypeError(f"{what}: expected an int, got {type(address).__name__}")
@@ -209,14 +187,8 @@ def memory_at(address: int, nbytes: int, queue: Any) -> Any:
 class UsmBytes:
     """Bytes of USM memory, with the interface of SYCL's arrays.
 
-    Parameters
-    ----------
-    address : int
-    nbytes : int
-    queue : dpctl.SyclQueue
-        A queue of the memory's context.
-    owner : object, optional
-        An object to keep alive.
+    - `queue`: a queue of the memory's context
+    - `owner`: an object to keep alive
     """
 
     def __init__(self, address: int, nbytes: int, queue: Any, owner: object = None) -> None:

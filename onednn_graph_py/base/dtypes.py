@@ -22,6 +22,7 @@ __all__ = [
     "NUMPY_NAMES",
     "array_dtype",
     "data_type_of",
+    "dtype_name",
     "numpy_dtype",
     "pack_int4",
     "unpack_int4",
@@ -67,6 +68,30 @@ def array_dtype(name: str) -> np.dtype[Any]:
         return numpy_dtype(name)
     except (TypeError, ValueError) as e:
         raise InvalidDataTypeError(f"there is no data type {name!r}: {e}") from None
+
+
+def dtype_name(dtype: Any) -> str:
+    """Return oneDNN's name of a data type, given by its or NumPy's name, dtype or enumerator.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        There is no such data type.
+    """
+    if isinstance(dtype, str) and dtype in HOST_DTYPES:
+        return dtype
+    if isinstance(dtype, str) and dtype in NUMPY_NAMES:
+        return NUMPY_NAMES[dtype]
+    if isinstance(dtype, str):
+        name = logical_tensor(0, dtype, [1], "strided").get_data_type().name
+    elif hasattr(dtype, "name") and hasattr(dtype, "value"):
+        name = str(dtype.name)
+    else:
+        found = [name for name, d in HOST_DTYPES.items() if d == np.dtype(dtype)]
+        name = found[0] if found else data_type_of(np.dtype(dtype)).name
+    if name == "undef":
+        raise InvalidArgumentsError("a tensor needs a data type, got undef")
+    return name
 
 
 def _range(data_type: logical_tensor.data_type | str) -> tuple[str, tuple[int, int]]:

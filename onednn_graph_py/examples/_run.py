@@ -339,15 +339,9 @@ def median_milliseconds(run: Callable[[], object], runs: int = 15, seconds: floa
 class BuiltRun:
     """A built graph, compiled with the named defects avoided or run, and run once.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-    arrays : mapping of str to numpy.ndarray
-        The inputs, by name.
-    known_defects : str
-    entry : GraphBuilder, optional
-        The same graph for one batch entry, to compare one after the other, as all might not fit
-        into memory. What has one dim belongs to all entries.
+    - `arrays`: the inputs, by name
+    - `entry`: the same graph for one batch entry, to compare one after the other, as all might not
+      fit into memory. What has one dim belongs to all entries.
     """
 
     def __init__(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..base.dtypes import array_dtype
+from ..model.building.host_functions import HostFunction
 
-__all__ = ["HOST", "Extent", "HostCall", "Size", "Slot"]
+__all__ = ["HOST", "HostCall"]
 
 Array = npt.NDArray[Any]
 
@@ -215,83 +214,10 @@ HOST: dict[str, Callable[..., Any]] = {
 """The function of each op, by the name before the overload's."""
 
 
-@dataclass(frozen=True)
-class Slot:
-    """The place of an array among a call's arguments."""
+class HostCall(HostFunction):
+    """A call of a function of `HOST`."""
 
-    index: int
-
-
-@dataclass(frozen=True)
-class Extent:
-    """The size of a dim of the array at a place."""
-
-    index: int
-    dim: int
-
-
-@dataclass(frozen=True)
-class Size:
-    """A number that is computed from sizes by a function of Python."""
-
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class HostCall:
-    """A call of a NumPy function, which pickles.
-
-    Parameters
-    ----------
-    op : str
-        A key of `HOST`.
-    args : tuple
-        The arguments, with a `Slot` for each array, and an `Extent` or a `Size` for each number
-        that only a call determines.
-    kwargs : dict
-    read : tuple of str
-        The data types of the arrays.
-    made : tuple of (tuple of int, str)
-        The results' shapes, -1 for dims that only a call determines, and their data types.
-    """
-
-    op: str
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    read: tuple[str, ...]
-    made: tuple[tuple[tuple[int, ...], str], ...]
-
-    def __call__(self, *arrays: Array) -> Any:
-        """Compute the results."""
-
-        def filled(given: Any) -> Any:
-            if isinstance(given, Slot):
-                return arrays[given.index]
-            if isinstance(given, Extent):
-                return arrays[given.index].shape[given.dim]
-            if isinstance(given, Size):
-                return given.function(*map(filled, given.args))
-            if isinstance(given, (list, tuple)):
-                return [filled(g) for g in given]
-            return given
-
-        args = [filled(a) for a in self.args]
-        made = HOST[self.op](*args, **{k: filled(a) for k, a in self.kwargs.items()})
-        results = made if isinstance(made, tuple) else (made,)
-        return tuple(
-            np.asarray(m).astype(array_dtype(dtype), copy=False)
-            for m, (_, dtype) in zip(results, self.made, strict=False)
-        )
-
-    def outputs(self, *shapes: tuple[int, ...]) -> Sequence[tuple[tuple[int, ...], str]]:
-        """Return the results' shapes and data types for arrays of these shapes, by a trial."""
-        if all(-1 not in dims for dims, _ in self.made) or any(-1 in s for s in shapes):
-            return self.made
-        zeros = [
-            np.broadcast_to(np.zeros((), array_dtype(t)), s)
-            for s, t in zip(shapes, self.read, strict=True)
-        ]
-        with np.errstate(all="ignore"):
-            found = self(*zeros)
-        return [(m.shape, t) for m, (_, t) in zip(found, self.made, strict=True)]
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function that a call runs."""
+        return HOST[self.op]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from ..base.linked import linked_version
 from ..blocks.pooling import global_avg_pool
+from ..model.building.operands import selected
 from ..model.building.value import Value
+from ..model.rewriting import has_few_factors
 from .lowering import NotLowered, Place
 
 __all__ = [
@@ -21,11 +22,9 @@ __all__ = [
     "extreme",
     "gelu",
     "group_norm",
-    "inverse",
     "power",
     "prelu",
     "reduced",
-    "rounded",
     "weights_or",
 ]
 
@@ -36,7 +35,9 @@ ELEMENTWISE = (
     ("hard_swish", "hardswish", "HardSwish"),
     ("log", "log", "Log"),
     ("mish", "mish", "Mish"),
+    ("reciprocal", "reciprocal", "Reciprocal"),
     ("relu", "relu", "Relu"),
+    ("round", "round", "Round"),
     ("sigmoid", "sigmoid", "Sigmoid"),
     ("sqrt", "sqrt", "Sqrt"),
     ("tanh", "tanh", "Tanh"),
@@ -44,19 +45,11 @@ ELEMENTWISE = (
 """Methods of a builder for what all have in common, with torch's and ONNX's names of the op."""
 
 
-def rounded(at: Place, x: Value) -> Value:
-    """Round to the nearest whole number; there is no kernel for small types."""
-    at.need_float(x)
-    return at.cast(at.b.round(at.cast(x, "f32")), x.dtype)
-
-
 def gelu(at: Place, x: Value, *, approximate: str = "none") -> Value:
     """Return GELU, by ``tanh`` or exactly: ``none``."""
     at.need_float(x)
     if approximate == "none":
         return at.b.gelu(x)
-    if linked_version() >= (3, 9):
-        return at.b.gelu(x, mode="gelu_tanh")
     y = at.cast(x, "f32")
     inside = (y + y * y * y * 0.044715) * math.sqrt(2 / math.pi)
     return at.cast(y * (at.b.tanh(inside) + 1) * 0.5, x.dtype)
@@ -79,26 +72,13 @@ def clamp(at: Place, x: Value, min: float | None = None, max: float | None = Non
     return at.b.clamp(x, min=most if least > most else least, max=most)
 
 
-def inverse(at: Place, x: Value) -> Value:
-    """Return 1 / x: oneDNN's Reciprocal runs only behind a product."""
-    at.need_float(x)
-    return at.b.divide(at.operand(1.0, x.dtype, x.ndim), x)
-
-
 def power(at: Place, x: Value, exponent: float) -> Value:
-    """Return a power as products and roots where there are few of them: Pow has no kernel."""
-    made: dict[float, Callable[[], Value]] = {
-        1: lambda: x,
-        2: lambda: x * x,
-        3: lambda: x * x * x,
-        0.5: lambda: at.b.sqrt(x),
-        -0.5: lambda: inverse(at, at.b.sqrt(x)),
-        -1: lambda: inverse(at, x),
-    }
+    """Return a power that oneDNN can compute: its Pow has no kernel."""
     at.need_float(x)
-    if exponent not in made:
+    # Of -inf a product with the square root is NaN, which a power is not.
+    if not has_few_factors(exponent) or (exponent % 1 and abs(exponent) != 0.5):
         raise NotLowered(f"oneDNN has no kernel for Pow; the exponent is {exponent:g}")
-    return made[exponent]()
+    return x if exponent == 1 else at.b.pow(x, beta=float(exponent))
 
 
 # -- a choice
@@ -107,32 +87,10 @@ def power(at: Place, x: Value, exponent: float) -> Value:
 def chosen(at: Place, condition: Value, x: Value, y: Value) -> Value:
     """Return elements of x where a condition is true, of y elsewhere."""
     at.need_float(x, y)
-    sizes = condition.shape or ()
-    if not _covers(sizes, x, y):
-        # oneDNN's Select widens no condition, but what it chooses from.
-        if -1 in (*sizes, *(x.shape or ())) or max(x.ndim, y.ndim) > len(sizes):
-            raise NotLowered("the condition has more elements than both tensors together")
-        if x.data is not None and x.data.size == 1:
-            x = at.b.constant(np.full(sizes, x.data.item(), np.float32), x.dtype)
-        else:
-            x = x.expand(np.broadcast_shapes(x.shape or (), sizes))
-    if linked_version() < (3, 8) and sizes != x.shape:
-        # It multiplies by the condition instead, which makes NaN of infinity.
-        if -1 in (*sizes, *(x.shape or ()), *(y.shape or ())):
-            raise NotLowered("before oneDNN 3.8, a condition of unknown dims makes NaN of infinity")
-        whole = np.broadcast_shapes(sizes, x.shape or (), y.shape or ())
-        condition, x = (v if v.shape == whole else v.expand(whole) for v in (condition, x))
-    return at.b.select(condition, x, y)
-
-
-def _covers(condition: Sequence[int], x: Value, y: Value) -> bool:
-    """Return whether each dim of the condition is 1 or one of the two tensors'."""
-    shapes = [x.shape or (), y.shape or ()]
-    for i, size in enumerate(reversed(condition)):
-        given = [s[-1 - i] for s in shapes if i < len(s)]
-        if not given or (size != 1 and size not in given):
-            return False
-    return True
+    made = selected(condition, x, y)
+    if isinstance(made, str):
+        raise NotLowered(made)
+    return made
 
 
 # -- normalizations and reductions

@@ -11,7 +11,7 @@ from types import MethodType
 from typing import Any
 
 from ..base.errors import OneDNNError
-from .building.attached_methods import GraphMethods, ModelMethods
+from .building.attached_methods import ArrayMethods, GraphMethods, ModelMethods
 
 __all__ = ["METHODS", "Attached"]
 
@@ -48,7 +48,23 @@ _EVERYWHERE = {
     "_repr_mimebundle_": Attached("tools.inspect", "repr_mimebundle"),
 }
 
+_PROTOCOLS = "model.building.array_protocols"
+_ARRAY = [
+    "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "copy", "cumprod", "cumsum",
+    "diagonal", "dot", "flatten", "max", "mean", "min", "prod", "ravel", "repeat", "reshape", "std",
+    "sum", "swapaxes", "take", "trace", "var",
+]  # fmt: skip
+
 METHODS: dict[type, dict[str, Attached]] = {
+    ArrayMethods: {
+        "__array_ufunc__": Attached(_PROTOCOLS, "ufunc_called"),
+        "__array_function__": Attached(_PROTOCOLS, "function_called"),
+        "__array_namespace__": Attached("model.building.array_namespace", "namespace_of"),
+        "_instead": Attached(_PROTOCOLS, "instead"),
+        "as_numpy": Attached(_PROTOCOLS, "op_called"),
+        "_taken": Attached(_PROTOCOLS, "taken"),
+        **{name: Attached(_PROTOCOLS, name) for name in _ARRAY},
+    },
     GraphMethods: {
         **_EVERYWHERE,
         "compile": Attached("model.running.model", "compile"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -62,8 +62,6 @@ class Assembly:
         ] = []
         self._weights = weights
         self._constants: dict[tuple[ir.Value, str], Value] = {}
-        self._biased: dict[ir.Node, ir.Value] = {}
-        self._readers: dict[ir.Value, list[ir.Node | None]] | None = None
 
     def value(self, value: ir.Value, dtype: str | None = None) -> Value:
         """Return a value of the model as one of the builder.
@@ -128,8 +126,6 @@ class Assembly:
         function = LOWERINGS.get((node.domain, node.op_type))
         if function is None:
             raise NotLowered("oneDNN has no op for it")
-        if node in self._biased:
-            return [self.values[self._biased[node]]]
         tensors = self.survey.tensors
         operands = [None if v is None else self._operand(v) for v in node.inputs]
         results = [tensors[v] for v in node.outputs]
@@ -142,50 +138,12 @@ class Assembly:
             return self.value(given, dtype)
 
         fact = self.section.fact(node)
-        add, row = self._added_row(node)
-        call = Call(self.b, node, fact.version, operands, results, constant, row)
+        call = Call(self.b, node, fact.version, operands, results, constant)
         made = made_by(function(call), len(results))
         for i, (value, result) in enumerate(zip(made, results, strict=True)):
             if call.is_read(i):
                 _require_same(i, value, result)
-        if add is not None and call.has_added_row:
-            self._biased[add] = node.outputs[0]
         return made
-
-    def _added_row(self, node: ir.Node) -> tuple[ir.Node | None, Callable[[], Value] | None]:
-        """Return the Add that alone reads a product, and the row of numbers that it adds.
-
-        oneDNN takes the row with the product, and then fuses what comes after it.
-        """
-        if (node.domain, node.op_type) != ("", "MatMul"):
-            return None, None
-        product = node.outputs[0]
-        readers = self._read_by().get(product, [])
-        add = readers[0] if len(readers) == 1 else None
-        if add is None or (add.domain, add.op_type) != ("", "Add"):
-            return None, None
-        others = [v for v in self.survey.read_by(add) if v is not product]
-        tensor = self.survey.tensors[others[0]] if len(others) == 1 else None
-        made = self.survey.tensors[product]
-        if tensor is None or tensor.fixed is None or tensor.dtype != made.dtype:
-            return None, None
-        if len(made.dims) < 2 or tensor.dims != made.dims[-1:]:
-            return None, None
-        return add, lambda: self.value(others[0])
-
-    def _read_by(self) -> dict[ir.Value, list[ir.Node | None]]:
-        """Return the calls that read each value, and None for what leaves the section."""
-        if self._readers is None:
-            found: dict[ir.Value, list[ir.Node | None]] = {}
-            for call in self.survey.calls:
-                for value in self.survey.read_by(call):
-                    found.setdefault(value, []).append(call)
-            leaving = {v for n in self.survey.rest for v in self.survey.read_by(n)}
-            leaving.update(self.survey.origin(v) for v in self.section.outputs)
-            for value in leaving:
-                found.setdefault(value, []).append(None)
-            self._readers = found
-        return self._readers
 
     def _operand(self, value: ir.Value) -> Tensor:
         made = self.survey.tensors[value]
@@ -203,8 +161,6 @@ class Assembly:
         OneDNNError
             A tensor that it reads or makes can't be one of a builder.
         """
-        if not set(self._biased.values()).isdisjoint(inputs):
-            raise NotLowered("an island reads a product that has its row already")
         tensors = [self.survey.tensors[v] for v in outputs]
         shapes = IslandShapes([(t.dims, t.dtype) for t in tensors])
         for index in range(len(tensors[0].shapes)):

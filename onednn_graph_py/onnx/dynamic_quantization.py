@@ -1,19 +1,24 @@
-"""Dynamically quantized products, computed in floating point: they round nothing.
+"""Dynamically quantized products, computed in floating point, where they round nothing.
 
 ``(x / s) * s`` is `x`: what DynamicQuantizeLinear rounds, and what multiplies by its scale
-afterwards, cancel each other.
+afterwards, cancel each other. With `activations="int8"` products by weights round token by token.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from .edits import Edits, is_op, only_reader
 from .evaluation import MOST_KNOWN
-from .quantized_weights import dequantized
+from .quantized_weights import columns, dequantized
 
 __all__ = ["in_floats"]
+
+Array = npt.NDArray[Any]
 
 
 def in_floats(edits: Edits) -> None:
@@ -60,12 +65,21 @@ def _product(edits: Edits, node: ir.Node) -> None:
     scales = _scales(factor, left.outputs[1])
     if scales is None or x is None:
         return
+    y: ir.Value | None
     if right is not None:
         y = right.inputs[0]
         if edits.of(node, 3) is not right.outputs[2] or scales is not right.outputs[1]:
             return
     else:
-        y = _weight(edits, node, scales)
+        known = _weight(edits, node, scales)
+        if known is None:
+            return
+        if node.op_type == "MatMulInteger" and known[0].ndim == 2 and edits.rounds(node, known[1]):
+            edits.product(scaled, x, columns(*known))
+            edits.graph.remove([cast, node], safe=True)
+            return
+        axis = 0 if node.op_type == "ConvInteger" else known[0].ndim - 1
+        y = edits.constant(dequantized(*known, axis), f"{node.name}.floats")
     if y is None:
         return
     op_type = "MatMul" if node.op_type == "MatMulInteger" else "Conv"
@@ -84,8 +98,10 @@ def _scales(factor: ir.Value, own: ir.Value) -> ir.Value | None:
     return node.inputs[0 if node.inputs[1] is own else 1]
 
 
-def _weight(edits: Edits, node: ir.Node, scales: ir.Value) -> ir.Value | None:
-    """Return weights as floats."""
+def _weight(
+    edits: Edits, node: ir.Node, scales: ir.Value
+) -> tuple[Array, Array, Array | None] | None:
+    """Return weights, scales and zero points."""
     weight, scale = edits.weight(edits.of(node, 1)), edits.weight(scales)
     given = edits.of(node, 3)
     point = edits.weight(given)
@@ -105,9 +121,7 @@ def _weight(edits: Edits, node: ir.Node, scales: ir.Value) -> ir.Value | None:
     fits = [p is None or p.size in (1, weight.shape[axis]) for p in (scale, point)]
     if not along or not all(fits) or (point is not None and point.ndim > 1):
         return None
-    name = node.inputs[1].name if node.inputs[1] is not None else "weight"
-    made = dequantized(weight, scale.reshape(-1), point, axis)
-    return edits.constant(made, f"{name}.floats")
+    return weight, scale.reshape(-1), point
 
 
 def _matmul(edits: Edits, node: ir.Node) -> None:
@@ -120,5 +134,6 @@ def _matmul(edits: Edits, node: ir.Node) -> None:
         return
     if point is not None and point.size not in (1, scale.size):
         return
-    floats = dequantized(weight, scale, point, weight.ndim - 1)
-    edits.product(node, floats, f"{node.name}.weight", edits.of(node, 4))
+    rounds = weight.ndim == 2 and edits.rounds(node, scale)
+    made = columns(*given) if rounds else dequantized(*given, weight.ndim - 1)
+    edits.product(node, node.inputs[0], made, edits.of(node, 4))

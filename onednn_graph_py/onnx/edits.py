@@ -11,11 +11,20 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-__all__ = ["EIGHT_BITS", "VERSION", "Edits", "Parameters", "integer", "is_op", "only_reader"]
+from ..blocks.compressed import Matrix
+from ..frontends.lowering import FLOATS
+from ..machine.cpu import lacks
+from .options import Activations
+from .tensors import name_of
+
+__all__ = ["EIGHT_BITS", "OWN", "VERSION", "Edits", "Parameters", "integer", "is_op", "only_reader"]
 
 Array = npt.NDArray[Any]
 
 EIGHT_BITS = (np.dtype(np.int8), np.dtype(np.uint8))
+
+OWN = "onednn_graph_py"
+"""The domain of ops that rewrites make and ONNX lacks."""
 
 VERSION = 21
 """The opset of QuantizeLinear and DequantizeLinear that are made."""
@@ -67,10 +76,13 @@ class Edits:
     Parameters
     ----------
     model : onnx_ir.Model
+    activations : str
+        See `load`.
     """
 
-    def __init__(self, model: ir.Model) -> None:
+    def __init__(self, model: ir.Model, activations: Activations = "exact") -> None:
         self.model = model
+        self.activations = activations
         self.graph = model.graph
         self._inputs = set(model.graph.inputs)
         self._made = 0
@@ -111,9 +123,10 @@ class Edits:
         inputs: Sequence[ir.Value | None],
         attributes: Mapping[str, Any] | None = None,
         version: int | None = None,
+        domain: str = "",
     ) -> ir.Value:
         """Add a node before another one, and return its result."""
-        made = ir.node(op_type, inputs, attributes, version=version)
+        made = ir.node(op_type, inputs, attributes, domain=domain, version=version)
         made.name = made.outputs[0].name = self._name(f"{place.name}.{op_type}")
         self.graph.insert_before(place, made)
         return made.outputs[0]
@@ -164,9 +177,33 @@ class Edits:
             return None
         return Parameters(float(scale.reshape(-1)[0]), int(point.reshape(-1)[0]), point.dtype)
 
-    def product(self, node: ir.Node, weights: Array, name: str, bias: ir.Value | None) -> None:
-        """Replace a node by its first input times weights, plus a bias if there is one."""
-        made = self.before(node, "MatMul", [node.inputs[0], self.constant(weights, name)], None, 13)
+    def rounds(self, node: ir.Node, scale: Array) -> bool:
+        """Return whether a product by weights with this scale rounds activations to 8 bits.
+
+        These have the data type of the scale, which the file says in any case.
+        """
+        asked = self.activations == "int8" or (
+            self.activations == "file" and integer(node, "accuracy_level") == 4
+        )
+        name = name_of(ir.DataType.from_numpy(scale.dtype))
+        return asked and name in FLOATS and not lacks(name)
+
+    def product(
+        self,
+        node: ir.Node,
+        x: ir.Value | None,
+        weights: Array | Matrix,
+        bias: ir.Value | None = None,
+    ) -> None:
+        """Replace a node by a value times weights, plus a bias if there is one."""
+        inputs, name = [x], f"{node.name}.weight"
+        if isinstance(weights, Matrix):
+            inputs.append(self.constant(weights.integers, name))
+            inputs.append(self.constant(weights.scales, f"{name}.scales"))
+            made = self.before(node, "Int8Linear", inputs, None, 1, OWN)
+        else:
+            inputs.append(self.constant(weights, name))
+            made = self.before(node, "MatMul", inputs, None, 13)
         if bias is not None:
             made = self.before(node, "Add", [made, bias], version=14)
         self.replace(node, made)

@@ -31,6 +31,7 @@ from .loading import Source, described, loaded
 from .options import (
     RTOL,
     RTOL_INT8,
+    Activations,
     DynamicQuantization,
     Fallback,
     FpmathMode,
@@ -141,9 +142,7 @@ class OnnxModel:
                 value.const_value = None
         graph.inputs[:] = inputs
         try:
-            prepare(
-                model, self.options.requantize, self.options.dynamic_quantization, self.options.most
-            )
+            prepare(model, self.options)
         except GraphFormatError as e:
             raise reworded(e, f"{self.name}: {e}") from e.__cause__
         weights = {n: v for n, v in graph.initializers.items() if v.const_value is not None}
@@ -348,6 +347,7 @@ def load(
     fallback: Fallback = "auto",
     requantize: Requantize = "merge",
     dynamic_quantization: DynamicQuantization = "f32",
+    activations: Activations = "file",
     max_shapes: int = 32,
     threads: int | None = None,
     fpmath_mode: FpmathMode = "strict",
@@ -373,6 +373,10 @@ def load(
     dynamic_quantization : str
         ``f32`` computes dynamically quantized products in floating point; ``host`` as the file
         says, outside of oneDNN.
+    activations : str
+        What products by compressed weights read: ``exact`` numbers, or ``int8``, rounded token by
+        token as `blocks.linear` does. ``file`` rounds for each `MatMulNBits` whose
+        `accuracy_level` is 4.
     max_shapes : int
         The number of sets of input shapes that stay compiled.
     threads : int, optional
@@ -423,6 +427,7 @@ def load(
         fallback,
         requantize,
         dynamic_quantization,
+        activations,
         max_shapes,
         threads,
         fpmath_mode,

@@ -12,6 +12,7 @@ from ..model.planning.options import KnownDefects, Tune
 __all__ = [
     "RTOL",
     "RTOL_INT8",
+    "Activations",
     "DynamicQuantization",
     "Fallback",
     "FpmathMode",
@@ -27,6 +28,7 @@ Most: TypeAlias = tuple[int | None, int | None]
 Fallback = Literal["auto", "onnxruntime", "reference", "error"]
 Requantize = Literal["merge", "exact"]
 DynamicQuantization = Literal["f32", "host"]
+Activations = Literal["file", "exact", "int8"]
 
 RTOL, RTOL_INT8 = 1e-4, 0.05
 """What is allowed beside another runtime, relative to an output's largest number; the second if
@@ -43,6 +45,7 @@ class Options(options.Options):
     fallback: Fallback = "auto"
     requantize: Requantize = "merge"
     dynamic_quantization: DynamicQuantization = "f32"
+    activations: Activations = "file"
     max_shapes: int = 32
     threads: int | None = None
     fpmath_mode: FpmathMode = "strict"

@@ -14,15 +14,13 @@ from .budget import Budget
 from .evaluation import evaluated
 from .inference import NodeFacts
 from .loading import subgraphs
-from .options import Most
+from .options import Most, Options
 from .tensors import Tensor, dtype_of
 
 __all__ = ["prepare"]
 
 
-def prepare(
-    model: ir.Model, requantize: str, dynamic_quantization: str, most: Most = (None, None)
-) -> None:
+def prepare(model: ir.Model, options: Options) -> None:
     """Simplify a model in place; dims that are unknown stay so.
 
     Functions are inlined, what weights alone determine is computed, equal nodes become one, and
@@ -41,12 +39,12 @@ def prepare(
         raise GraphFormatError(f"its functions or constants are not valid: {e}") from e
     _without_dropout(model.graph)
     _without_identities(model.graph)
-    _fold(model, most)
+    _fold(model, options.most)
     with contextlib.suppress(TypeError):  # it can hash no attribute that is a type
         passes.CommonSubexpressionEliminationPass()(model)
     rules.rewrite(model)
-    if quantization.rewrite(model, requantize, dynamic_quantization):
-        _fold(model, most)
+    if quantization.rewrite(model, options):
+        _fold(model, options.most)
     for node in model.graph:
         _results_apart(node)
     passes.RemoveUnusedNodesPass()(model)

@@ -7,6 +7,7 @@ import onnx_ir as ir
 from .dynamic_quantization import in_floats
 from .edits import Edits
 from .integer_ops import spelled_out
+from .options import Options
 from .placement import merged, moved
 from .quantized_weights import prepared
 
@@ -26,30 +27,16 @@ QUANTIZED = frozenset(
 )
 
 
-def rewrite(model: ir.Model, requantize: str, dynamic_quantization: str) -> bool:
-    """Rewrite a model in place.
-
-    Parameters
-    ----------
-    model : onnx_ir.Model
-    requantize : str
-        ``merge`` or ``exact``; see `onednn_graph_py.onnx.load`.
-    dynamic_quantization : str
-        ``f32`` or ``host``.
-
-    Returns
-    -------
-    bool
-        Whether it changed something.
-    """
+def rewrite(model: ir.Model, options: Options) -> bool:
+    """Rewrite a model in place, and return whether it changed something."""
     if not any(n.op_type in QUANTIZED or n.op_type.startswith("Q") for n in model.graph):
         return False
-    edits = Edits(model)
+    edits = Edits(model, options.activations)
     spelled_out(edits)
-    if dynamic_quantization == "f32":
+    if options.dynamic_quantization == "f32":
         in_floats(edits)
     moved(edits)
-    if requantize == "merge":
+    if options.requantize == "merge":
         merged(edits)
     prepared(edits)
     return True

@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from ..blocks.compressed import Compressed, Matrix, by_column
 from .edits import EIGHT_BITS, VERSION, Edits, integer, is_op
 from .evaluation import MOST_KNOWN
 
-__all__ = ["dequantized", "prepared"]
+__all__ = ["columns", "dequantized", "prepared"]
 
 Array = npt.NDArray[Any]
 
@@ -61,11 +62,36 @@ def _dequantize(edits: Edits, node: ir.Node) -> None:
             return
     if x.size * 4 > MOST_KNOWN or not _fits(x, scale, point, axis, block):
         return
+    if x.ndim == 2 and uses and all(_multiplies(u) and edits.rounds(u.node, scale) for u in uses):
+        if block or (scale.size > 1 and axis % 2 == 0):
+            floats = dequantized(x, scale, point, axis, block)
+            matrix = by_column(len(floats), floats.__getitem__)
+        else:
+            matrix = columns(x, scale, point)
+        for use in uses:
+            edits.product(use.node, use.node.inputs[0], matrix)
+        return
     made_of = _numbers(scale, node)
     name = node.outputs[0].name or node.name or "weight"
     edits.replace(
         node, edits.constant(dequantized(x, scale, point, axis, block).astype(made_of), name)
     )
+
+
+def _multiplies(use: ir.Usage) -> bool:
+    """Return whether a value is the second operand of a MatMul."""
+    return use.idx == 1 and is_op(use.node, "MatMul")
+
+
+def columns(x: Array, scale: Array, point: Array | None = None) -> Matrix:
+    """Return (x - point) * scale in 8 bits, with one scale for all or one for each column."""
+    row = 1, x.shape[1]
+    factors, points = (
+        np.broadcast_to(np.asarray(given, np.float32).reshape(-1), row)
+        for given in (scale, 0 if point is None else point)
+    )
+    groups = np.zeros(len(x), np.int64)
+    return Compressed(x, factors, points, groups).by_column()
 
 
 def _transpose(edits: Edits, node: ir.Node) -> None:
@@ -200,8 +226,6 @@ def _of_few_bits(edits: Edits, node: ir.Node) -> None:
     if given is None:
         return
     packed, scale, point = given
-    if edits.of(node, 4) is not None:  # the groups of columns are in another order
-        return
     rows, columns = integer(node, "K", 0), integer(node, "N", 0)
     bits, block = integer(node, "bits", 4), integer(node, "block_size", 0)
     if bits not in (2, 4, 8) or min(rows, columns, block) < 1 or rows * columns * 4 > MOST_KNOWN:
@@ -211,17 +235,26 @@ def _of_few_bits(edits: Edits, node: ir.Node) -> None:
         return
     if packed.size * 8 != columns * blocks * block * bits:
         return
-    numbers = unpacked(packed.reshape(columns, -1), bits)
+    groups = np.arange(rows) // block
+    if edits.of(node, 4) is not None:
+        order = edits.weight(edits.of(node, 4))
+        if order is None or len(order) < rows or order.min() < 0 or order.max() >= blocks:
+            return
+        groups = order[:rows].astype(np.int64)
     shift: Array = np.full((columns, blocks), 1 << (bits - 1), np.float32)
     if point is not None and point.dtype == np.uint8:
         shift = unpacked(point.reshape(columns, -1), bits)[:, :blocks].astype(np.float32)
     elif point is not None:
         shift = point.reshape(columns, blocks).astype(np.float32)
-    floats = numbers.reshape(columns, blocks, block).astype(np.float32)
-    floats -= shift[:, :, None]
-    floats *= scale.reshape(columns, blocks, 1).astype(np.float32)
-    weights = np.ascontiguousarray(floats.reshape(columns, -1)[:, :rows].T).astype(scale.dtype)
-    edits.product(node, weights, f"{node.name}.weight", edits.of(node, 5))
+    numbers = unpacked(packed.reshape(columns, -1), bits)[:, :rows].T
+    factors = scale.reshape(columns, blocks).T.astype(np.float32)
+    compressed = Compressed(numbers, factors, shift.T, groups)
+    x = node.inputs[0]
+    if edits.rounds(node, scale):
+        edits.product(node, x, compressed.by_column(), edits.of(node, 5))
+    else:
+        floats = np.ascontiguousarray(compressed.floats().astype(scale.dtype))
+        edits.product(node, x, floats, edits.of(node, 5))
 
 
 def unpacked(packed: Array, bits: int) -> npt.NDArray[np.uint8]:

@@ -13,29 +13,23 @@ from typing import Any
 import onnx_ir as ir
 
 from .attention_rules import attention_rules, swap_rules
-from .biases import taken_in
-from .edits import Edits, is_op
-from .matching import Rule, is_close, is_float, is_mean_of_last, is_row, number_of, same_type
+from .edits import is_op
+from .matching import Rule, is_close, is_float
 
 __all__ = ["rewrite"]
 
 VERSIONS = {
     "Gelu": 20,
-    "RMSNormalization": 23,
     "Attention": 23,
     "Transpose": 13,
 }
 """The opsets of what is made; the rest of a model keeps its own."""
-
-CUBIC = 0.044715
-INNER = math.sqrt(2 / math.pi)
 
 
 def rewrite(model: ir.Model) -> None:
     """Rewrite a model in place."""
     from onnxscript.rewriter import pattern
 
-    taken_in(Edits(model))
     there = {n.op_type for n in model.graph if n.domain == ""}
     rules = [
         pattern.RewriteRule(find, put, _safely(check))
@@ -129,101 +123,8 @@ def _gelu_rules(pattern: Any) -> list[Rule]:
     return [of(i) for i in range(HALVED)]
 
 
-def _tanh_gelu_rules(pattern: Any) -> list[Rule]:
-    """Find GELU by the hyperbolic tangent."""
-
-    def of(form: int, factored: bool) -> Rule:
-        def find(op: Any, x: Any, three: Any, cubic: Any, inner: Any, one: Any, half: Any) -> Any:
-            either = _either(pattern, op, "order of tanh")
-            if factored:  # x * (1 + c * x * x)
-                square = pattern.OrValue(
-                    [
-                        op.Mul(op.Mul(x, cubic), x),
-                        op.Mul(x, op.Mul(x, cubic)),
-                        op.Mul(op.Mul(x, x), cubic),
-                    ],
-                    tag_var="square",
-                )
-                total = either(x, op.Add(square, three))
-            else:
-                cube = pattern.OrValue(
-                    [op.Pow(x, three), op.Mul(op.Mul(x, x), x), op.Mul(x, op.Mul(x, x))],
-                    tag_var="power",
-                )
-                scaled = op.Mul(cube, cubic)
-                total = pattern.OrValue([op.Add(x, scaled), op.Add(scaled, x)], tag_var="sum")
-            factor = op.Add(op.Tanh(op.Mul(total, inner)), one)
-            return _halved(op, form, x, factor, _either(pattern, op, "order"), half)
-
-        def check(
-            context: Any, x: Any, cubic: Any, inner: Any, one: Any, half: Any, **bound: Any
-        ) -> bool:
-            three = bound.get("three")
-            return (
-                is_float(x)
-                and (three is None or is_close(three, 1 if factored else 3))
-                and is_close(cubic, CUBIC)
-                and is_close(inner, INNER)
-                and is_close(one, 1)
-                and _is_half(half, form)
-            )
-
-        def put(op: Any, x: Any, **_: Any) -> Any:
-            return op.Gelu(x, approximate="tanh")
-
-        return find, put, check
-
-    return [of(i, f) for i in range(HALVED) for f in (False, True)]
-
-
-# -- RMSNorm
-
-
-def _rms_norm_rules(pattern: Any) -> list[Rule]:
-    def of(narrow: bool) -> Rule:
-        def find(op: Any, x: Any, two: Any, eps: Any, scale: Any) -> Any:
-            wide = op.Cast(x, to=int(ir.DataType.FLOAT)) if narrow else x
-            squares = pattern.OrValue([op.Pow(wide, two), op.Mul(wide, wide)], tag_var="power")
-            mean = op.ReduceMean(squares, _allow_other_inputs=True, _outputs=["mean"])
-            root = op.Sqrt(op.Add(mean, eps))
-            normal = pattern.OrValue(
-                [
-                    op.Mul(wide, op.Reciprocal(root)),
-                    op.Mul(op.Reciprocal(root), wide),
-                    op.Div(wide, root),
-                    op.Mul(wide, op.Div(1.0, root)),
-                ],
-                tag_var="quotient",
-            )
-            return op.Mul(op.Cast(normal, _outputs=["back"]) if narrow else normal, scale)
-
-        def check(context: Any, x: Any, eps: Any, scale: Any, mean: Any, **bound: Any) -> bool:
-            two, back = bound.get("two"), bound.get("back")
-            if back is not None:
-                to = back.producer().attributes["to"].as_int()
-                if x.dtype not in (ir.DataType.FLOAT16, ir.DataType.BFLOAT16) or to != x.dtype:
-                    return False
-            return (
-                is_float(x)
-                and number_of(eps) is not None
-                and (two is None or is_close(two, 2))
-                and is_mean_of_last(mean)
-                and is_row(scale)
-                and same_type(x, scale)
-            )
-
-        def put(op: Any, x: Any, eps: Any, scale: Any, **_: Any) -> Any:
-            return op.RMSNormalization(x, scale, axis=-1, epsilon=number_of(eps), stash_type=1)
-
-        return find, put, check
-
-    return [of(False), of(True)]
-
-
 RULES: list[tuple[str, Callable[[Any], list[Rule]]]] = [
     ("Erf", _gelu_rules),
-    ("Tanh", _tanh_gelu_rules),
-    ("Sqrt", _rms_norm_rules),
     ("IsNaN", swap_rules),
     ("IsNaN", attention_rules),
 ]

@@ -45,10 +45,7 @@ def reference(*kinds: str) -> Callable[[Implementation], Implementation]:
 def implementation(kind: str) -> Implementation:
     """Return the function that computes an op.
 
-    Raises
-    ------
-    UnimplementedError
-        The op has no reference.
+    - raises `UnimplementedError`: the op has no reference
     """
     found = _IMPLEMENTATIONS.get(kind)
     if found is None:

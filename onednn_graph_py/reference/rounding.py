@@ -35,10 +35,7 @@ _NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
 def dtype_name(dtype: npt.DTypeLike) -> str:
     """Return oneDNN's name for a NumPy dtype.
 
-    Raises
-    ------
-    InvalidArgumentsError
-        oneDNN has no such data type.
+    - raises `InvalidArgumentsError`: oneDNN has no such data type
     """
     found = _NAMES.get(np.dtype(dtype))
     if found is None:

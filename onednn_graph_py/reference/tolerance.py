@@ -321,18 +321,12 @@ def slack(
 ) -> Array:
     """Return the tolerance of each element before it is rounded to the output's data type.
 
-    Parameters
-    ----------
-    call : Call
-        The op, with all shapes and data types.
-    output : int
-        The output's number.
-    inputs : sequence of numpy.ndarray, optional
-        The op's inputs; without them all elements have the largest one's tolerance.
-    exact : numpy.ndarray
-        The output of `evaluate`; integers and booleans have no slack.
-    fpmath_mode : str
-        The graph's mode: the types in which oneDNN may compute f32 products and convolutions.
+    - `call`: the op, with all shapes and data types
+    - `output`: the output's number
+    - `inputs`: the op's inputs; without them all elements have the largest one's tolerance
+    - `exact`: the output of `evaluate`; integers and booleans have no slack
+    - `fpmath_mode`: the graph's mode: the types in which oneDNN may compute f32 products and
+      convolutions
     """
     if exact.dtype.kind != "f":
         return np.zeros(exact.shape)

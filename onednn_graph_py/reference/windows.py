@@ -48,27 +48,13 @@ def spatial_attr(call: Call, name: str, rank: int, default: int) -> tuple[int, .
 
 @dataclass(frozen=True)
 class Windows:
-    """The positions of windows; a tuple has an entry for each spatial dim.
+    """The positions of windows; a tuple has an entry for each spatial dim."""
 
-    Parameters
-    ----------
-    count : tuple of int
-        The number of windows.
-    kernel : tuple of int
-        The number of a window's elements.
-    strides : tuple of int
-        The distance from one window to the next.
-    dilations : tuple of int
-        The distance from one element of a window to the next.
-    begin : tuple of int
-        The distance from the start of the first window to the data.
-    """
-
-    count: tuple[int, ...]
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    begin: tuple[int, ...]
+    count: tuple[int, ...]  # the number of windows
+    kernel: tuple[int, ...]  # the number of a window's elements
+    strides: tuple[int, ...]  # the distance from one window to the next
+    dilations: tuple[int, ...]  # the distance from one element of a window to the next
+    begin: tuple[int, ...]  # the distance from the start of the first window to the data
 
     @property
     def span(self) -> tuple[int, ...]:
@@ -83,17 +69,10 @@ class Windows:
     def over(self, x: Array, fill: float = 0.0) -> Array:
         """Return all windows of data.
 
-        Parameters
-        ----------
-        x : numpy.ndarray
-            (batch, channels, spatial).
-        fill : float
-            The value of elements outside the data.
-
-        Returns
-        -------
-        numpy.ndarray
-            (batch, channels, windows, elements of a window), the last two for each spatial dim.
+        - `x`: (batch, channels, spatial)
+        - `fill`: the value of elements outside the data
+        - returns: (batch, channels, windows, elements of a window), the last two for each spatial
+          dim
         """
         rank = len(self.count)
         spatial = x.shape[2:]
@@ -111,17 +90,9 @@ class Windows:
     def spread(self, values: Array, spatial: Sequence[int]) -> Array:
         """Add each window's elements to the data at their places: the transpose of `over`.
 
-        Parameters
-        ----------
-        values : numpy.ndarray
-            Windows of the shape that `over` returns.
-        spatial : sequence of int
-            The data's spatial dims.
-
-        Returns
-        -------
-        numpy.ndarray
-            (batch, channels, spatial).
+        - `values`: windows of the shape that `over` returns
+        - `spatial`: the data's spatial dims
+        - returns: (batch, channels, spatial)
         """
         rank = len(self.count)
         padded = np.zeros((*values.shape[:2], *self._padded(spatial)), values.dtype)
@@ -158,17 +129,11 @@ def windows(
 ) -> Windows:
     """Return the positions of an op's windows.
 
-    Parameters
-    ----------
-    call : Call
-        The op; it has strides, pads_begin and maybe dilations and auto_pad.
-    spatial : sequence of int
-        The spatial dims over which windows slide: those of the larger one of input and output.
-    kernel : sequence of int
-    count : sequence of int
-        The number of windows, for each spatial dim.
-    transposed : bool
-        Whether the op is a transposed convolution, or its gradient.
+    - `call`: the op; it has strides, pads_begin and maybe dilations and auto_pad
+    - `spatial`: the spatial dims over which windows slide: those of the larger one of input and
+      output
+    - `count`: the number of windows, for each spatial dim
+    - `transposed`: whether the op is a transposed convolution, or its gradient
     """
     rank = len(kernel)
     strides = spatial_attr(call, "strides", rank, 1)

@@ -36,31 +36,21 @@ def _check_row(op: Op, name: str) -> None:
 def check_op(values: tuple[Any, ...], name: str = "", validate: bool = False) -> None:
     """Check one op for what makes every oneDNN crash or access memory out of bounds.
 
-    Parameters
-    ----------
-    values : tuple
-        The values of an `Op` without the schema.
-    name : str
-        The op's name.
-    validate : bool
-        Whether to check first that it fits its row, as `onednn_graph_py.ops.check` does.
-
-    Raises
-    ------
-    InvalidGraphOpError
-        An attribute is beyond its limits, the op depends on its own output, or it does not fit its
-        row.
-    InvalidShapeError
-        Its shapes don't fit together, or elements of a tensor share memory.
-    TypeError
-        An attribute is of the wrong type.
+    - `values`: the values of an `Op` without the schema
+    - `name`: the op's name
+    - `validate`: whether to check first that it fits its row, as `onednn_graph_py.ops.check` does
+    - raises `InvalidGraphOpError`: an attribute is beyond its limits, the op depends on its own
+      output, or it does not fit its row
+    - raises `InvalidShapeError`: its shapes don't fit together, or elements of a tensor share
+      memory
+    - raises `TypeError`: an attribute is of the wrong type
     """
     op = op_of(values, linked_version())
     if validate:
         _check_row(op, name)
     try:
         check_attributes(op)
-        check_strides(op, {})
+        check_strides(op, {}, {})
         if not validate:
             shapes_of([op], {})
     except OneDNNError:
@@ -82,31 +72,23 @@ def check_partition(
 ) -> None:
     """Check the ops of one partition before oneDNN compiles it for these tensors and threads.
 
-    Parameters
-    ----------
-    ops : sequence of tuple
-        The values of an `Op` without the schema, for each op of one partition, in any order.
-    given : sequence of tuple
-        The values of a `Tensor`, for each logical tensor that compile is given.
-    fpmath : str
-        The graph's floating-point mode.
-    threads : int
-        The number of threads that oneDNN compiles for; 0 for that of this process.
-
-    Raises
-    ------
-    InvalidShapeError
-        The shapes don't fit together, or elements of a tensor share memory.
-    KnownDefectError
-        The partition is valid, but makes oneDNN crash or access memory out of bounds.
+    - `ops`: the values of an `Op` without the schema, for each op of one partition, in any order
+    - `given`: the values of a `Tensor`, for each logical tensor that compile is given
+    - `fpmath`: the graph's floating-point mode
+    - `threads`: the number of threads that oneDNN compiles for; 0 for that of this process
+    - raises `InvalidShapeError`: the shapes don't fit together, or elements of a tensor share
+      memory
+    - raises `KnownDefectError`: the partition is valid, but makes oneDNN crash or access memory out
+      of bounds
     """
     conditions = current(threads or None)
     made = [op_of(values, conditions.version) for values in ops]
     tensors = {values[0]: Tensor(*values) for values in given}
+    shapes = shapes_of(made, tensors)
     for op in made:
-        check_strides(op, tensors)
+        check_strides(op, tensors, shapes)
     computing = [op for op in made if op.outputs]  # all but End
-    why = refusal(Group(computing, shapes_of(made, tensors), tensors, fpmath), conditions)
+    why = refusal(Group(computing, shapes, tensors, fpmath), conditions)
     if why is not None:
         raise KnownDefectError(why)
 
@@ -121,10 +103,7 @@ def check_partitioning(
 ) -> None:
     """Check all ops of a graph, given as to `check_partition`, before oneDNN looks for fusions.
 
-    Raises
-    ------
-    KnownDefectError
-        The graph is valid, but makes oneDNN crash.
+    - raises `KnownDefectError`: the graph is valid, but makes oneDNN crash
     """
     conditions = conditions or current()
     found = partitioning_crash([op_of(values, conditions.version) for values in ops])

@@ -28,10 +28,8 @@ class Tensor(NamedTuple):
     layout: str
     strides: tuple[int, ...] | None
     """The strides, in elements, of a strided layout with one or more dims, all known; else None."""
-    mirror: logical_tensor
-    """The logical tensor itself, for messages."""
-    data: npt.NDArray[Any] | None = None
-    """The elements of a constant, if they are known."""
+    mirror: logical_tensor  # the logical tensor itself, for messages
+    data: npt.NDArray[Any] | None = None  # the elements of a constant, if they are known
 
     @property
     def is_row_major(self) -> bool:
@@ -71,12 +69,10 @@ class Op(NamedTuple):
 
     id: int
     kind: str
-    label: str
-    """The op's name in messages: ``op 3 'conv0' (Convolution)``."""
+    label: str  # the op's name in messages: `op 3 'conv0' (Convolution)`
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
-    attrs: Mapping[str, AttributeValue]
-    """The attributes that are set; lists are tuples."""
+    attrs: Mapping[str, AttributeValue]  # the attributes that are set; lists are tuples
     schema: OpSchema | None
     """The table's row for the oneDNN in question; None if that has no such op."""
 

@@ -38,24 +38,17 @@ __all__ = [
 class Effect(Flag):
     """What oneDNN does with a partition."""
 
-    WRONG = auto()
-    """Some results are wrong."""
-    OUT_OF_BOUNDS = auto()
-    """It reads or writes outside of its buffers."""
-    CRASH = auto()
-    """It ends the process."""
-    HANG = auto()
-    """It never returns."""
-    SLOW = auto()
-    """It takes longer than for the separate ops."""
-    FORM = auto()
-    """It takes longer than for the same computation in the form that the remedy names."""
+    WRONG = auto()  # some results are wrong
+    OUT_OF_BOUNDS = auto()  # it reads or writes outside of its buffers
+    CRASH = auto()  # it ends the process
+    HANG = auto()  # it never returns
+    SLOW = auto()  # it takes longer than for the separate ops
+    FORM = auto()  # it takes longer than for the same computation in the form that the remedy names
 
 
 WRONG, OUT_OF_BOUNDS, CRASH, HANG, SLOW, FORM = Effect
 
-REFUSED = OUT_OF_BOUNDS | CRASH | HANG
-"""The effects for which the mirror refuses a partition."""
+REFUSED = OUT_OF_BOUNDS | CRASH | HANG  # the effects for which the mirror refuses a partition
 
 _EFFECTS = {
     OUT_OF_BOUNDS: "access memory out of bounds",
@@ -72,26 +65,16 @@ Feature = Literal["amx", "avx2", "avx512", "avx512_bf16", "f16", "vnni"]
 
 @dataclass(frozen=True)
 class Where:
-    """Conditions in which oneDNN has a defect; a union of them is a tuple.
+    """Conditions in which oneDNN has a defect; a union of them is a tuple."""
 
-    Parameters
-    ----------
-    since, until : Version
-        The first version, and the first one that is right again; None if none is.
-    has, lacks : tuple of str
-        Features that the instruction set has, and those that it lacks.
-    sycl : bool or None
-        Whether the runtime is SYCL; None if that makes no difference.
-    threads : int
-        The smallest number of threads.
-    """
-
+    # since, until: the first version, and the first one that is right again; None if none is
     since: Version = OLDEST
     until: Version | None = None
+    # has, lacks: features that the instruction set has, and those that it lacks
     has: tuple[Feature, ...] = ()
     lacks: tuple[Feature, ...] = ()
-    sycl: bool | None = None
-    threads: int = 1
+    sycl: bool | None = None  # whether the runtime is SYCL; None if that makes no difference
+    threads: int = 1  # the smallest number of threads
 
     def holds(self, conditions: Conditions) -> bool:
         """Whether these are such conditions."""
@@ -132,25 +115,15 @@ def unmeasured(since: Version, until: Version) -> tuple[Where, ...]:
 
 @dataclass(frozen=True)
 class Needs:
-    """Facts that a partition must have before a row's predicate is asked.
+    """Facts that a partition must have before a row's predicate is asked."""
 
-    Parameters
-    ----------
-    kinds : set of str
-        The kinds of the ops that the predicate looks at.
-    fused, strided, narrow : bool
-        Whether only partitions with that one of `Features` meet the defect.
-    rank : int
-        The rank that some tensor of the partition must have at least.
-    beside : set of str
-        Op kinds of which the partition must have one too; empty if it needs none.
-    """
-
-    kinds: Set[str]
+    kinds: Set[str]  # the kinds of the ops that the predicate looks at
+    # fused, strided, narrow: whether only partitions with that one of `Features` meet the defect
     fused: bool = False
     strided: bool = False
     narrow: bool = False
-    rank: int = 0
+    rank: int = 0  # the rank that some tensor of the partition must have at least
+    # op kinds of which the partition must have one too; empty if it needs none
     beside: Set[str] = frozenset()
 
     def met_by(self, features: Features) -> bool:
@@ -168,16 +141,13 @@ class Needs:
 class Hit(NamedTuple):
     """An op that meets a defect, with what a message says about it."""
 
-    detail: str = ""
-    """The subject of "... makes oneDNN 3.7 access memory out of bounds"."""
-    remedy: str = ""
-    """An imperative, such as "pass a contiguous array", instead of the row's."""
+    detail: str = ""  # the subject of "... makes oneDNN 3.7 access memory out of bounds".
+    remedy: str = ""  # an imperative, such as "pass a contiguous array", instead of the row's
     alone: bool = True
     """Whether the op meets the defect in a partition of its own too, if the row's ops can."""
 
 
-Answer = bool | Hit
-"""Whether an op meets a defect; a `Hit` says more than True."""
+Answer = bool | Hit  # whether an op meets a defect; a `Hit` says more than True
 
 Predicate = Callable[[Group, Op, Conditions], Answer]
 """Asked about each op of a partition that is of the row's kinds."""
@@ -201,35 +171,19 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Defect:
-    """A row: what oneDNN does wrong, with which partitions, in which conditions.
+    """A row: what oneDNN does wrong, with which partitions, in which conditions."""
 
-    Parameters
-    ----------
-    name : str
-        That of the predicate, and of the entry in docs/onednn_defects.md.
-    what : str
-        What is wrong, without versions: a sentence for warnings if results are wrong or slow, else
-        the noun that the page explains.
-    effect : Effect
-        All that may happen.
-    needs : Needs
-        What is asked before the predicate. If `fused`, no op shows the defect alone.
-    where : tuple of Where
-        The conditions: the union of these.
-    remedy : str
-        What the caller of the mirror can do, if the hits do not say it; with the effect FORM the
-        name of the form in `onednn_graph_py.model.rewriting`.
-    meets : callable
-        Takes the partition, one of its ops, and `Conditions`; returns whether the op meets the
-        defect.
-    """
-
-    name: str
+    name: str  # that of the predicate, and of the entry in docs/onednn_defects.md
+    # what is wrong, without versions: a sentence for warnings if results are wrong or slow, else
+    # the noun that the page explains
     what: str
-    effect: Effect
-    needs: Needs
-    where: tuple[Where, ...]
+    effect: Effect  # all that may happen
+    needs: Needs  # what is asked before the predicate. If `fused`, no op shows the defect alone.
+    where: tuple[Where, ...]  # the conditions: the union of these
+    # what the caller of the mirror can do, if the hits do not say it; with the effect FORM the name
+    # of the form in `onednn_graph_py.model.rewriting`
     remedy: str
+    # takes the partition, one of its ops, and `Conditions`; returns whether the op meets the defect
     meets: Predicate
 
     def is_in(self, conditions: Conditions) -> bool:

@@ -32,15 +32,13 @@ __all__ = [
     "spread",
 ]
 
-BINARY = with_trait("epilogue", "binary")
-"""The documents' category Binary."""
+BINARY = with_trait("epilogue", "binary")  # the documents' category Binary
 
 DEQUANTIZES = with_trait("dequantizes")
 
 QUANTIZATION = with_trait("quantizes") | DEQUANTIZES
 
-PRODUCTS = with_trait("product") - with_trait("gradient")
-"""MatMul and the convolutions."""
+PRODUCTS = with_trait("product") - with_trait("gradient")  # MatMul and the convolutions
 
 _MOVING = with_trait("moves") | {"TypeCast"}
 

@@ -15,40 +15,24 @@ __all__ = ["Features", "Group"]
 class Features(NamedTuple):
     """Facts about a partition that are cheap to find, and show that most defects can't apply."""
 
-    kinds: frozenset[str]
-    """The kinds of its ops."""
-    fused: bool
-    """True if there are several ops."""
-    strided: bool
-    """True if a tensor is strided and not row-major."""
-    narrow: bool
-    """True if a tensor has 16 bits, or the floating-point mode is not strict."""
-    rank: int
-    """The largest rank of any tensor; 12 if one is unknown."""
+    kinds: frozenset[str]  # the kinds of its ops
+    fused: bool  # True if there are several ops
+    strided: bool  # True if a tensor is strided and not row-major
+    narrow: bool  # True if a tensor has 16 bits, or the floating-point mode is not strict
+    rank: int  # the largest rank of any tensor; 12 if one is unknown
 
 
 class Group:
     """The ops of one partition with the known facts about their tensors.
 
-    Parameters
-    ----------
-    ops : sequence of Op
-        The ops, without cycles.
-    shapes : mapping of int to Shape
-        The shapes by a tensor's id, as far as they can be inferred.
-    given : mapping of int to Tensor
-        The logical tensors that compile was given, by id.
-    fpmath : str
-        The graph's floating-point mode, by its name in `fpmath_mode`.
-    apply_to_int : bool
-        Whether that mode covers integers.
-    leaving : collection of int
-        The ids of tensors that the group makes and reads, and that are read outside of it too.
-
-    Attributes
-    ----------
-    memo : dict
-        What predicates found out about the whole group, by version.
+    - `ops`: the ops, without cycles
+    - `shapes`: the shapes by a tensor's id, as far as they can be inferred
+    - `given`: the logical tensors that compile was given, by id
+    - `fpmath`: the graph's floating-point mode, by its name in `fpmath_mode`
+    - `apply_to_int`: whether that mode covers integers
+    - `leaving`: the ids of tensors that the group makes and reads, and that are read outside of it
+      too
+    - attribute `memo`: what predicates found out about the whole group, by version
     """
 
     def __init__(

@@ -51,8 +51,7 @@ _FEWEST_DIMS = {
 }
 """The smallest rank of input 0, if shape functions allow smaller ones."""
 
-_MOST_DIMS = 5
-"""The most dims for which the kernels of `_UP_TO_FIVE_DIMS` have arrays."""
+_MOST_DIMS = 5  # the most dims for which the kernels of `_UP_TO_FIVE_DIMS` have arrays
 
 _UP_TO_FIVE_DIMS = (
     with_attribute("pads_begin")
@@ -95,10 +94,7 @@ def _operands(op: Op) -> Iterator[tuple[Literal["inputs", "outputs"], int, Tenso
 def check_attributes(op: Op) -> None:
     """Check the attributes that are set against their limits.
 
-    Raises
-    ------
-    InvalidGraphOpError
-        An attribute is beyond its limits.
+    - raises `InvalidGraphOpError`: an attribute is beyond its limits
     """
     for name in op.attrs:
         if name in _RANGES:
@@ -124,10 +120,7 @@ def check_attributes(op: Op) -> None:
 def check_ranks(op: Op, shapes: Mapping[int, Shape]) -> None:
     """Check the ranks of an op's tensors; `shapes` has their shapes by id.
 
-    Raises
-    ------
-    InvalidShapeError
-        The op's kernels don't support a tensor's rank.
+    - raises `InvalidShapeError`: the op's kernels don't support a tensor's rank
     """
     fewest = _FEWEST_DIMS.get(op.kind, 0)
     limited = op.kind in _UP_TO_FIVE_DIMS
@@ -149,12 +142,15 @@ def check_ranks(op: Op, shapes: Mapping[int, Shape]) -> None:
         )
 
 
-def _overlaps(tensor: Tensor) -> bool:
+def _overlaps(tensor: Tensor, shape: Shape) -> bool:
     """Whether elements share memory: oneDNN divides by a stride of 0, or infers a wrong size."""
-    if tensor.strides is None or tensor.shape is None or 0 in tensor.shape:
+    strides = tensor.strides
+    if strides is None and tensor.shape and -1 in tensor.shape and tensor.layout == "strided":
+        strides = tuple(tensor.mirror.get_strides())
+    if not strides or not shape or 0 in shape or min(*shape, *strides) < 0:
         return False
     reach = 0  # the offset of the last element so far
-    for stride, d in sorted(zip(tensor.strides, tensor.shape, strict=True)):
+    for stride, d in sorted(zip(strides, shape, strict=True)):
         if d == 1:
             continue
         if stride <= reach:
@@ -163,23 +159,16 @@ def _overlaps(tensor: Tensor) -> bool:
     return False
 
 
-def check_strides(op: Op, given: Mapping[int, Tensor]) -> None:
+def check_strides(op: Op, given: Mapping[int, Tensor], shapes: Mapping[int, Shape]) -> None:
     """Check that no elements of a tensor share memory.
 
-    Parameters
-    ----------
-    op : Op
-    given : mapping of int to Tensor
-        Tensors that compile was given, by id, which replace those that the op declares.
-
-    Raises
-    ------
-    InvalidShapeError
-        Elements share memory.
+    - `given`: tensors that compile was given, by id, which replace those that the op declares
+    - `shapes`: shapes that are known besides, by a tensor's id
+    - raises `InvalidShapeError`: elements share memory
     """
     for ports, i, declared in _operands(op):
         tensor = given.get(declared.id, declared)
-        if _overlaps(tensor):
+        if _overlaps(tensor, shapes.get(tensor.id, tensor.shape)):
             raise InvalidShapeError(
                 f"{op.label}: {operand_name(op, ports, i)} must have strides that keep its "
                 f"elements apart, got {tensor.mirror!r}; pass a copy, or a smaller array that the "

@@ -100,27 +100,14 @@ def group_of(
 ) -> Group:
     """Make a `Group` of nodes that are to run in one partition.
 
-    Parameters
-    ----------
-    nodes : iterable of Node
-        The nodes, in the order of their dependencies.
-    shapes : mapping of int to tuple of int, optional
-        The shapes that a model is compiled for, by a value's id; other values have the declared
-        ones.
-    layouts : mapping of int to logical_tensor, optional
-        The logical tensors of results that are already compiled, by id.
-    fpmath : str
-        The graph's floating-point mode.
-    apply_to_int : bool
-        Whether that mode covers integers.
-    leaving : collection of int
-        The ids of values that these nodes make and read, and that are read elsewhere too.
-    version : (int, int), optional
-        The version of oneDNN in question; the linked one by default.
-
-    Returns
-    -------
-    Group
+    - `nodes`: the nodes, in the order of their dependencies
+    - `shapes`: the shapes that a model is compiled for, by a value's id; other values have the
+      declared ones
+    - `layouts`: the logical tensors of results that are already compiled, by id
+    - `fpmath`: the graph's floating-point mode
+    - `apply_to_int`: whether that mode covers integers
+    - `leaving`: the ids of values that these nodes make and read, and that are read elsewhere too
+    - `version`: (int, int), the version of oneDNN in question; the linked one by default
     """
     known = shapes or {}
     version = version or linked_version()

@@ -26,39 +26,25 @@ ELEMENTWISE = frozenset(row.kind for row in elementwise.ROWS if row.infer is sha
 
 _OF_OPERANDS = with_trait("dequantizes") | {"StaticReshape"}
 
-Wide = tuple[bool, ...]
-"""One bool for each dim: whether an operand varies along it."""
+Wide = tuple[bool, ...]  # one bool for each dim: whether an operand varies along it
 
 
 class Operand(NamedTuple):
     """What a binary op that is fused reads besides the result of the op before it."""
 
     tensor: Tensor
-    shape: tuple[int, ...]
-    """Its shape, with as many dims as the result."""
-    wide: Wide
-    """The dims along which it varies: all, if it has the result's shape."""
+    shape: tuple[int, ...]  # its shape, with as many dims as the result
+    wide: Wide  # the dims along which it varies: all, if it has the result's shape
 
 
 @dataclass
 class Primitive:
-    """An op with the post-ops that are fused behind it.
-
-    Parameters
-    ----------
-    base : Op
-    shape : tuple of int
-        The shape of the op's result.
-    operands : list of Operand
-        The operands of binary post-ops.
-    unary : bool
-        Whether element-wise ops are fused too.
-    """
+    """An op with the post-ops that are fused behind it."""
 
     base: Op
-    shape: tuple[int, ...]
-    operands: list[Operand] = field(default_factory=list)
-    unary: bool = False
+    shape: tuple[int, ...]  # the shape of the op's result
+    operands: list[Operand] = field(default_factory=list)  # the operands of binary post-ops
+    unary: bool = False  # whether element-wise ops are fused too
 
 
 def _operand(group: Group, op: Op, result: int, made: tuple[int, ...]) -> Operand | None:

@@ -164,16 +164,17 @@ def shared_weights(group: Group, op: Op, conditions: Conditions) -> Answer:
 
 
 @defect(
-    "a transposed product of several batches with 2-D weights, as in `shared_weights`",
+    "a product of several batches with a vector, or transposed with 2-D weights, as in "
+    "`shared_weights`",
     Needs(_MATMUL, rank=4),
     Where(until=(3, 13), has=("avx512",)),
     Where(until=(3, 13), has=("vnni",)),  # AVX2 with VNNI has kernels of int8
     effect=OUT_OF_BOUNDS,
-    remedy="leave out the dim of one element, or transpose input 0 before",
+    remedy="leave out the dim of one element, or transpose input 0 before if weights are 2-D",
 )
 def shared_matrix(group: Group, op: Op, conditions: Conditions) -> Answer:
     weights = group.shape(op.inputs[1]) if len(op.inputs) > 1 else None
-    if weights is None or len(weights) != 2 or not op.attr("transpose_a"):
+    if weights is None or not (len(weights) == 1 or (len(weights) == 2 and op.attr("transpose_a"))):
         return False
     return _rows_too_far(group, op)
 

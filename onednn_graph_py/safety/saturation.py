@@ -21,10 +21,8 @@ LARGEST_WEIGHT = 64
 class Magnitude(NamedTuple):
     """All that rows read of a constant's elements."""
 
-    small: bool
-    """No sum of two products of these weights saturates."""
-    even: bool
-    """Halving rounds no element."""
+    small: bool  # no sum of two products of these weights saturates
+    even: bool  # halving rounds no element
 
 
 def magnitude_of(data: npt.NDArray[Any]) -> Magnitude:

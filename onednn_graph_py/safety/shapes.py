@@ -36,24 +36,12 @@ def _replaced(known: Shape, shape: Shape) -> Shape:
 def shapes_of(ops: Sequence[Op], given: Mapping[int, Tensor]) -> dict[int, Shape]:
     """Infer the shapes of a partition's tensors by id, and check that they fit together.
 
-    Parameters
-    ----------
-    ops : sequence of Op
-        The ops, in any order.
-    given : mapping of int to Tensor
-        Tensors that compile was given, by id.
-
-    Returns
-    -------
-    dict of int to Shape
-        Each tensor's shape, as far as it is known.
-
-    Raises
-    ------
-    InvalidGraphOpError
-        An op depends on its own output.
-    InvalidShapeError
-        Shapes don't fit together, or kernels have no arrays for their ranks.
+    - `ops`: the ops, in any order
+    - `given`: tensors that compile was given, by id
+    - returns: each tensor's shape, as far as it is known
+    - raises `InvalidGraphOpError`: an op depends on its own output
+    - raises `InvalidShapeError`: shapes don't fit together, or kernels have no arrays for their
+      ranks
     """
     shapes: dict[int, Shape] = {}
     for op in ops:

@@ -28,7 +28,7 @@ __all__ = ["query_blocks"]
 _REDUCTIONS = with_trait("reduces")
 
 
-def _takes(base: Op, wide: Wide, conditions: Conditions) -> bool:
+def _takes(base: Op, wide: Wide, conditions: Conditions, by_matrix: bool) -> bool:
     """Whether a fast kernel of a primitive takes an operand that varies along these dims."""
     one, full = not any(wide), all(wide)
     second = len(wide) > 1 and wide[1] and sum(wide) == 1
@@ -46,13 +46,17 @@ def _takes(base: Op, wide: Wide, conditions: Conditions) -> bool:
         return one and base.attr("data_format") == "NXC"
     if base.kind in _REDUCTIONS:
         return one or full or second
+    text = "".join("x" if w else "1" for w in wide)
+    if by_matrix and text in _UNKNOWN_TO_MATMUL_OF_ROWS:
+        return False
     if base.kind == "MatMul" and len(wide) in (2, 4):
-        text = "".join("x" if w else "1" for w in wide)
         return text not in (_UNKNOWN_TO_MATMUL if new else _UNKNOWN_TO_MATMUL_OF_3_7)
     return True
 
 
 _UNKNOWN_TO_MATMUL = ("x1", "11x1", "1x1x", "x1x1", "xx11", "xx1x", "xxx1")
+_UNKNOWN_TO_MATMUL_OF_ROWS = ("1x1", "x11", "1x11", "1xx1", "1xxx", "x111", "x11x", "x1xx")
+"""Of products by a matrix, in which oneDNN makes rows of all dims but the last."""
 _UNKNOWN_TO_MATMUL_OF_3_7 = (*_UNKNOWN_TO_MATMUL, "11xx")
 
 
@@ -75,9 +79,9 @@ def reference_kernel(group: Group, op: Op, conditions: Conditions) -> Answer:
     if primitive is None or math.prod(primitive.shape) <= _FEW:
         return False
     ncx = op.kind == "GroupNorm" and op.attr("data_format") == "NCX"
-    if all(_takes(op, o.wide, conditions) for o in primitive.operands) and not (
-        ncx and primitive.unary
-    ):
+    by_matrix = op.kind == "MatMul" and len(group.shape(op.inputs[1]) or ()) == 2
+    takes = (_takes(op, o.wide, conditions, by_matrix) for o in primitive.operands)
+    if all(takes) and not (ncx and primitive.unary):
         return False
     # Attention was seen in the reference kernel only with several batches of several heads.
     if attention(group) and not any(_has_batches_of_heads(group, o) for o in group.ops):
@@ -90,8 +94,7 @@ def _has_batches_of_heads(group: Group, op: Op) -> bool:
     return shape is not None and len(shape) == 4 and min(shape[:2]) > 1
 
 
-_LARGE = 1 << 20
-"""The number of weights from which it takes longer to read them unpacked."""
+_LARGE = 1 << 20  # the number of weights from which it takes longer to read them unpacked
 
 
 @defect(
@@ -185,24 +188,15 @@ def product_without_packing(group: Group, op: Op, conditions: Conditions) -> Ans
 
 
 _MOST_BLOCKS = 16
-_QUERIES = 64
-"""The number of queries that a block has at least."""
-_LONG = 384
-"""The number of queries from which blocks pay for their own partitions."""
+_QUERIES = 64  # the number of queries that a block has at least
+_LONG = 384  # the number of queries from which blocks pay for their own partitions
 
 
 def query_blocks(mask: npt.NDArray[Any]) -> list[tuple[int, int, int, int]]:
     """Divide queries into blocks, and find the keys that one query of a block sees.
 
-    Parameters
-    ----------
-    mask : numpy.ndarray
-        What is added to scores: -inf for a key that a query does not see.
-
-    Returns
-    -------
-    list of tuple of int
-        The first query and the one after the last, the first key and the one after the last.
+    - `mask`: what is added to scores: -inf for a key that a query does not see
+    - returns: the first query and the one after the last, the first key and the one after the last
     """
     if mask.ndim < 2:
         return []

@@ -63,14 +63,9 @@ def _candidates(effect: Effect, features: Features, conditions: Conditions) -> t
 def first(effect: Effect, group: Group, conditions: Conditions) -> Finding | None:
     """Return the finding about the first row with such an effect that a partition meets, or None.
 
-    Parameters
-    ----------
-    effect : Effect
-        Any of these effects counts.
-    group : Group
-        The partition; `nodes.group_of` makes it of a graph that is being built.
-    conditions : Conditions
-        The conditions in which it is to run.
+    - `effect`: any of these effects counts
+    - `group`: the partition; `nodes.group_of` makes it of a graph that is being built
+    - `conditions`: the conditions in which it is to run
     """
     for row in _candidates(effect, group.features, conditions):
         found = row.found(group, conditions)

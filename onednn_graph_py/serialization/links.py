@@ -14,9 +14,7 @@ __all__ = ["check_agreement", "check_links", "in_order"]
 def check_links(document: GraphDocument) -> None:
     """Check that ids are unique, data types agree, and ops form no cycle.
 
-    Raises
-    ------
-    GraphFormatError
+    - raises `GraphFormatError`
     """
     first: dict[int, int] = {}
     for i, op in enumerate(document.graph):
@@ -44,10 +42,7 @@ def in_order(document: GraphDocument) -> list[int]:
 
     Apart from that, ops keep the order of the file.
 
-    Raises
-    ------
-    GraphFormatError
-        Ops form a cycle; the message names the ops of one cycle.
+    - raises `GraphFormatError`: ops form a cycle; the message names the ops of one cycle
     """
     maker = {t.id: i for i, op in enumerate(document.graph) for t in op.outputs}
     before = [
@@ -67,9 +62,7 @@ def check_agreement(document: GraphDocument) -> None:
 
     For other tensors oneDNN uses the strides that their maker gives, so readers may give others.
 
-    Raises
-    ------
-    GraphFormatError
+    - raises `GraphFormatError`
     """
     made = document.produced()
     seen: dict[int, tuple[Place, TensorRecord]] = {}

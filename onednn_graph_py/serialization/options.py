@@ -20,30 +20,12 @@ __all__ = ["Rewriting", "parse_rewritings"]
 
 @dataclass(frozen=True)
 class Rewriting:
-    """A way to rewrite a graph.
-
-    Parameters
-    ----------
-    shapes : mapping of int to tuple of int
-    tags : mapping of int to str or tuple of int
-        Layouts of the inputs, by tensor id: the order of dims, or strides.
-    attrs : mapping of int to mapping of str to str
-        By op id, as text, since only the graph determines their types.
-    dtypes : str or mapping of int to str, optional
-    kinds, properties : mapping of int to str
-    mb : int, optional
-    fpmath_mode : str, optional
-    apply_to_int : bool, optional
-    engine_kind : str
-        It replaces the file's, as in benchdnn.
-    expected_partitions : int, optional
-        The number of partitions that oneDNN should make.
-    words : tuple of str
-        The options as they were given.
-    """
+    """A way to rewrite a graph."""
 
     shapes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    # layouts of the inputs, by tensor id: the order of dims, or strides
     tags: Mapping[int, str | tuple[int, ...]] = field(default_factory=dict)
+    # by op id, as text, since only the graph determines their types
     attrs: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     dtypes: str | Mapping[int, str] | None = None
     kinds: Mapping[int, str] = field(default_factory=dict)
@@ -51,9 +33,9 @@ class Rewriting:
     mb: int | None = None
     fpmath_mode: str | None = None
     apply_to_int: bool | None = None
-    engine_kind: str = "cpu"
-    expected_partitions: int | None = None
-    words: tuple[str, ...] = ()
+    engine_kind: str = "cpu"  # it replaces the file's, as in benchdnn
+    expected_partitions: int | None = None  # the number of partitions that oneDNN should make
+    words: tuple[str, ...] = ()  # the options as they were given
 
     def __str__(self) -> str:
         return " ".join(self.words)
@@ -63,10 +45,7 @@ class Rewriting:
 
         Shapes of tensors that no op reads are ignored: oneDNN's lists of cases have some.
 
-        Raises
-        ------
-        OneDNNError
-            As in `rewrite`, or an attribute's text does not fit its type.
+        - raises `OneDNNError`: as in `rewrite`, or an attribute's text does not fit its type
         """
         ops = {op.id: op for op in document.graph}
         read = {t.id for op in document.graph for t in op.inputs}
@@ -121,8 +100,7 @@ def _value(text: str, type: AttributeType) -> AttributeValue:
 
 # -- from text
 
-MAX_REWRITINGS = 10_000
-"""The largest number of combinations of options' values."""
+MAX_REWRITINGS = 10_000  # the largest number of combinations of options' values
 _LONGEST = 19  # digits of a 64-bit integer
 
 
@@ -240,23 +218,13 @@ _ORDER = tuple(_OPTIONS)
 def parse_rewritings(words: Iterable[str]) -> list[Rewriting]:
     """Return all combinations of the options' values; an option may list several, with commas.
 
-    Parameters
-    ----------
-    words : iterable of str
-        benchdnn's options, ``--in-shapes``, ``--op-attrs``, ``--op-kind``, ``--dt``, ``--mb``,
-        ``--attr-fpmath``, ``--engine``, ``--expected-n-partitions``, and
-        ``--tensor-property=ID:PROPERTY+...`` (or ``--property``). The last one counts if
-        an option is repeated. An empty value between commas leaves the file unchanged.
-
-    Returns
-    -------
-    list of Rewriting
-        A single one that changes nothing if there are no options.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        An option is unknown, or its value is invalid; or they make too many combinations.
+    - `words`: benchdnn's options, ``--in-shapes``, ``--op-attrs``, ``--op-kind``, ``--dt``,
+      ``--mb``, ``--attr-fpmath``, ``--engine``, ``--expected-n-partitions``, and
+      ``--tensor-property=ID:PROPERTY+...`` (or ``--property``). The last one counts if an option is
+      repeated. An empty value between commas leaves the file unchanged.
+    - returns: a single one that changes nothing if there are no options
+    - raises `InvalidArgumentsError`: an option is unknown, or its value is invalid; or they make
+      too many combinations
 
     Examples
     --------

@@ -20,51 +20,24 @@ __all__ = ["Layouts", "propagate"]
 
 @dataclass
 class Layouts:
-    """The new shapes and strides of tensors, by id, and the attributes that the caller set.
+    """The new shapes and strides of tensors, by id, and the attributes that the caller set."""
 
-    Parameters
-    ----------
-    shapes : dict of int to tuple of int or None
-        None if not even the rank is known.
-    strides : dict of int to tuple of int
-        In elements; empty if they are not known.
-    changed : set of int
-        Ids of the tensors that differ from the file.
-    order_changed : bool
-        Whether the order of an input's dims in memory differs from the file.
-    attrs : set of (int, str)
-        The attributes that the caller set: index into ``graph``, and name.
-    """
-
-    shapes: dict[int, tuple[int, ...] | None]
-    strides: dict[int, tuple[int, ...]]
-    changed: set[int]
-    order_changed: bool
+    shapes: dict[int, tuple[int, ...] | None]  # None if not even the rank is known
+    strides: dict[int, tuple[int, ...]]  # in elements; empty if they are not known
+    changed: set[int]  # ids of the tensors that differ from the file
+    order_changed: bool  # whether the order of an input's dims in memory differs from the file
+    # set of (int, str), the attributes that the caller set: index into `graph`, and name
     attrs: set[tuple[int, str]]
 
 
 def propagate(document: GraphDocument, layouts: Layouts, *, infer_all: bool) -> GraphDocument:
     """Infer shapes, strides and dependent attributes from the inputs' layouts, op by op.
 
-    Parameters
-    ----------
-    document : GraphDocument
-        It has the new attributes and kinds already.
-    layouts : Layouts
-        The layouts of the inputs; those of all other tensors are added to it.
-    infer_all : bool
-        Infer all shapes and strides, not only those of changed tensors.
-
-    Returns
-    -------
-    GraphDocument
-
-    Raises
-    ------
-    InvalidShapeError
-        Shapes don't fit together, or an output's shape can't be inferred.
-    OneDNNError
-        An op is invalid. All messages begin with the place of the op.
+    - `document`: it has the new attributes and kinds already
+    - `layouts`: the layouts of the inputs; those of all other tensors are added to it
+    - `infer_all`: infer all shapes and strides, not only those of changed tensors
+    - raises `InvalidShapeError`: shapes don't fit together, or an output's shape can't be inferred
+    - raises `OneDNNError`: an op is invalid. All messages begin with the place of the op.
     """
     known = document.tensors()
     graph = list(document.graph)

@@ -152,14 +152,9 @@ def values_of(source: JSONSource) -> Any:
 
     Objects become `JSONObject`; numbers that fit into no 64-bit type become `LongNumber`.
 
-    Raises
-    ------
-    GraphFormatError
-        The source is not a regular file, too large, not UTF-8 or not JSON.
-    OSError
-        The file can't be opened.
-    TypeError
-        `source` is of another type.
+    - raises `GraphFormatError`: the source is not a regular file, too large, not UTF-8 or not JSON
+    - raises `OSError`: the file can't be opened
+    - raises `TypeError`: `source` is of another type
     """
     path = file_of(source)
     if path is not None:

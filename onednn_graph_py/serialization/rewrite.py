@@ -52,42 +52,21 @@ def rewrite(
 ) -> GraphDocument:
     """Change a graph as oneDNN's test driver benchdnn does, and infer what depends on it.
 
-    Parameters
-    ----------
-    document : GraphDocument
-    shapes : mapping of int to sequence of int, optional
-        New shapes of the graph's inputs, by tensor id.
-    strides : mapping of int to sequence of int or str, optional
-        New layouts of the graph's inputs, by tensor id: numbers of elements, or a tag such as
-        ``acdb``. By default an input whose shape changes keeps the order of its dims in memory.
-    dtypes : str or mapping of int to str, optional
-        One floating-point type for the whole graph (``f32``, ``bf16`` or ``f16``; tensors that
-        must stay f32 do), or any types by tensor id.
-    attrs : mapping of int to mapping of str to value, optional
-        New values of attributes, by op id.
-    kinds : mapping of int to str, optional
-        New kinds with as many ports, by op id; ``undef`` removes the op.
-    properties : mapping of int to str, optional
-        New properties such as ``constant``, by tensor id.
-    mb : int, optional
-        The size of the batch: dim 0 of the inputs that have one.
-    fpmath_mode : str, optional
-    apply_to_int : bool, optional
-    engine_kind : str, optional
-    infer_all : bool
-        Infer all shapes, as benchdnn always does: keep only the inputs' shapes, and the order of
-        all tensors' dims in memory, without gaps. By default infer only what depends on a change.
-
-    Returns
-    -------
-    GraphDocument
-
-    Raises
-    ------
-    InvalidArgumentsError
-        An op, tensor or attribute does not exist, or a tensor is not an input of the graph.
-    OneDNNError
-        An op of the new graph is invalid; the message begins with its place.
+    - `shapes`: new shapes of the graph's inputs, by tensor id
+    - `strides`: new layouts of the graph's inputs, by tensor id: numbers of elements, or a tag such
+      as ``acdb``. By default an input whose shape changes keeps the order of its dims in memory.
+    - `dtypes`: one floating-point type for the whole graph (``f32``, ``bf16`` or ``f16``; tensors
+      that must stay f32 do), or any types by tensor id
+    - `attrs`: new values of attributes, by op id
+    - `kinds`: new kinds with as many ports, by op id; ``undef`` removes the op
+    - `properties`: new properties such as ``constant``, by tensor id
+    - `mb`: the size of the batch: dim 0 of the inputs that have one
+    - `infer_all`: infer all shapes, as benchdnn always does: keep only the inputs' shapes, and the
+      order of all tensors' dims in memory, without gaps. By default infer only what depends on a
+      change.
+    - raises `InvalidArgumentsError`: an op, tensor or attribute does not exist, or a tensor is not
+      an input of the graph
+    - raises `OneDNNError`: an op of the new graph is invalid; the message begins with its place
 
     Notes
     -----
@@ -188,10 +167,7 @@ def _without(document: GraphDocument, i: int) -> GraphDocument:
 def attribute_type(op: OpRecord, name: str) -> AttributeType:
     """Return the type of an attribute that an op has, or could have.
 
-    Raises
-    ------
-    InvalidArgumentsError
-        The op can't have this attribute.
+    - raises `InvalidArgumentsError`: the op can't have this attribute
     """
     if name in op.attrs:
         return op.attrs[name].type

@@ -15,11 +15,8 @@ _LETTERS = "abcdefghijkl"[:MAX_NDIMS]
 def tag_of(strides: Sequence[int], ndims: int) -> str:
     """Return the order of the dims in memory, the one with the largest stride first.
 
-    Parameters
-    ----------
-    strides : sequence of int
-        In elements. The order is row-major if one is unknown or 0, or if there are not `ndims`.
-    ndims : int
+    - `strides`: in elements. The order is row-major if one is unknown or 0, or if there are not
+      `ndims`.
 
     Examples
     --------
@@ -34,16 +31,9 @@ def tag_of(strides: Sequence[int], ndims: int) -> str:
 def strides_of(shape: Sequence[int], tag: str = "") -> tuple[int, ...]:
     """Return the strides, in elements, of a tensor without gaps.
 
-    Parameters
-    ----------
-    shape : sequence of int
-    tag : str
-        Row-major order if it is empty.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        The tag does not have each of the alphabet's first letters once, one for each dim.
+    - `tag`: row-major order if it is empty
+    - raises `InvalidArgumentsError`: the tag does not have each of the alphabet's first letters
+      once, one for each dim
 
     Examples
     --------

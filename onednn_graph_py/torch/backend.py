@@ -84,7 +84,8 @@ def _unfit(inputs: Sequence[Any]) -> str | None:
     for tensor in tensors:
         if tensor.device.type != "cpu":
             return f"a tensor is on {tensor.device}"
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+        plain = type(tensor) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+        if not plain and not capture.is_unwrapped(tensor):
             return f"a tensor is a {type(tensor).__name__}"
         if tensor.layout is not torch.strided:
             return f"a tensor is {tensor.layout}"

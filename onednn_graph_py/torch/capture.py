@@ -14,12 +14,14 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
 from torch._ops import OpOverload
 from torch.export.exported_program import _override_composite_implicit_decomp
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 __all__ = [
     "KEPT",
     "GradientsOn",
     "OpOverload",
     "captured",
+    "is_unwrapped",
     "name_of",
     "recurrent_layers_are_captured",
     "static_inputs",
@@ -125,6 +127,11 @@ def captured(
     backend = aot_autograd(fw_compiler=stop, inference_compiler=compile_graph, decompositions={})
     with whole():
         return backend(module, inputs)
+
+
+def is_unwrapped(tensor: torch.Tensor) -> bool:
+    """Return whether AOTAutograd takes a tensor for the plain ones that it is made of."""
+    return bool(is_traceable_wrapper_subclass(tensor))
 
 
 def name_of(node: fx.Node) -> str:

@@ -178,7 +178,8 @@ class Captured:
         self.options = options
         self.names = names
         self.threads = options.threads or torch.get_num_threads()
-        self.graph = rewrites.rewritten(capture.without_repetitions(module.graph))
+        graph = capture.without_repetitions(module.graph)
+        self.graph = rewrites.rewritten(graph, options.activations)
         self.placeholders = [n for n in self.graph.nodes if n.op == "placeholder"]
         tensors = {
             i

@@ -36,7 +36,7 @@ __all__ = [
     "viewed",
 ]
 
-PRODUCTS = frozenset({"linear", "mm", "bmm", "matmul", "addmm", "baddbmm"})
+PRODUCTS = frozenset({"linear", "mm", "bmm", "matmul", "addmm", "baddbmm", "int8_linear"})
 WORTH = PRODUCTS | {"rms_norm", "_transformer_encoder_layer_fwd"}
 CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "conv_transpose", "convolution", "padded_conv")
 WORTH_BEGINNINGS = (*CONVOLUTIONS, "scaled_dot_product", "quantize_per", "dequantize_per")

@@ -11,8 +11,9 @@ import torch
 from torch import fx
 
 from ..base.errors import InvalidGraphError, OneDNNError
-from ..frontends.host_calls import HOST, Extent, HostCall, Size, Slot
+from ..frontends.host_calls import HOST, HostCall
 from ..model.building.builder import GraphBuilder
+from ..model.building.host_functions import Extent, Size, Slot
 from ..model.building.value import Value
 from ..model.running.model import CompiledGraph
 from . import rewrites

@@ -11,8 +11,9 @@ from ..frontends.options import FpmathMode
 from ..model.planning.options import Check, KnownDefects, Tune
 
 Fallback = Literal["eager", "error"]
+Activations = Literal["exact", "int8"]
 
-__all__ = ["Options"]
+__all__ = ["Activations", "Options"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,9 @@ class Options(options.Options):
         Threads of a call; torch's number by default.
     fpmath_mode : str
         The smaller types that oneDNN may use to compute f32.
+    activations : str
+        ``int8`` rounds what products by weights of 8 bits read, each token by its largest number;
+        ``exact`` only where the module says so.
     check : str, optional
         ``verify`` compares each partition once with the reference.
     known_defects : str
@@ -51,6 +55,7 @@ class Options(options.Options):
     max_shapes: int = 32
     threads: int | None = None
     fpmath_mode: FpmathMode = "strict"
+    activations: Activations = "exact"
     check: Check = None
     known_defects: KnownDefects = "avoid"
     tune: Tune = "quick"

@@ -7,17 +7,19 @@ from typing import Any
 import torch
 from torch import fx
 
+from .integer_products import integer_products
 from .lowering.products import padded_convolution
+from .options import Activations
 
 __all__ = ["rewritten"]
 
 aten = torch.ops.aten
 
 
-def rewritten(graph: fx.Graph) -> fx.Graph:
+def rewritten(graph: fx.Graph, activations: Activations = "exact") -> fx.Graph:
     """Replace calls in a graph, and return it."""
+    integer_products(graph, activations)
     for node in list(graph.nodes):
-        _root_mean_square(graph, node)
         _padding(graph, node)
         _repeated_heads(node)
     graph.eliminate_dead_code()
@@ -26,80 +28,6 @@ def rewritten(graph: fx.Graph) -> fx.Graph:
 
 def _is(node: Any, *targets: Any) -> bool:
     return isinstance(node, fx.Node) and node.op == "call_function" and node.target in targets
-
-
-def _source(node: Any, dtype: torch.dtype) -> Any:
-    """Return what a conversion to a type converts, or the node itself."""
-    while _is(node, aten._to_copy.default) and node.meta["val"].dtype == dtype:
-        if not node.args[0].meta["val"].dtype.is_floating_point:
-            break
-        node = node.args[0]
-    return node
-
-
-def _root_mean_square(graph: fx.Graph, node: fx.Node) -> None:
-    """Make an RMSNorm of ``x * rsqrt(mean(x ** 2, -1) + eps)`` and its factor behind it."""
-    if not _is(node, aten.rsqrt.default):
-        return
-    shifted = node.args[0]
-    if not _is(shifted, aten.add.Tensor, aten.add.Scalar) or shifted.kwargs:
-        return
-    mean, eps = shifted.args
-    if not isinstance(eps, float) or eps <= 0 or not _is(mean, aten.mean.dim):
-        return
-    if list(mean.args[1]) != [-1] or mean.args[2:] != (True,) or mean.kwargs:
-        return
-    square = mean.args[0]
-    if not (
-        (_is(square, aten.pow.Tensor_Scalar) and square.args[1] == 2)
-        or (_is(square, aten.mul.Tensor) and square.args[0] is square.args[1])
-    ):
-        return
-    x = square.args[0]
-    users = list(node.users)
-    if len(users) != 1 or not _is(users[0], aten.mul.Tensor):
-        return
-    normalized = users[0]
-    if all(_source(a, torch.float32) is not _source(x, torch.float32) for a in normalized.args):
-        return
-    wide = x.meta["val"]
-    if not isinstance(wide.shape[-1], int) or wide.dtype != torch.float32:
-        return
-    source = _source(x, torch.float32)
-    narrow = source.meta["val"].dtype
-    result, weight = normalized, None
-    # The factor may be applied in f32, or after a conversion to the type of x.
-    following = result
-    if len(following.users) == 1 and narrow != torch.float32:
-        user = next(iter(following.users))
-        if _is(user, aten._to_copy.default) and user.meta["val"].dtype == narrow:
-            following = user
-    if len(following.users) == 1:
-        user = next(iter(following.users))
-        if _is(user, aten.mul.Tensor):
-            factor = user.args[1] if user.args[0] is following else user.args[0]
-            if (
-                isinstance(factor, fx.Node)
-                and factor.op == "placeholder"
-                and tuple(factor.meta["val"].shape) == (wide.shape[-1],)
-                and factor.meta["val"].dtype in (narrow, torch.float32)
-            ):
-                following, weight = user, factor
-    result = following
-    if result.meta["val"].dtype not in (narrow, torch.float32):
-        return
-    given = source if result.meta["val"].dtype == narrow else x
-    if weight is not None and weight.meta["val"].dtype not in (
-        given.meta["val"].dtype,
-        torch.float32,
-    ):
-        return
-    with graph.inserting_before(result):
-        made = graph.call_function(
-            aten.rms_norm.default, (given, [wide.shape[-1]], weight, float(eps))
-        )
-    made.meta = dict(result.meta)
-    result.replace_all_uses_with(made)
 
 
 def _padding(graph: fx.Graph, node: fx.Node) -> None:

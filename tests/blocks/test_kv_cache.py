@@ -107,9 +107,14 @@ def attention(q, k, v):
     return weights / weights.sum(-1, keepdims=True) @ v
 
 
+# With AVX-512 oneDNN 3.7 reads shared heads with gaps wrongly, and a model says what it does then.
+shared_heads = pytest.mark.filterwarnings(
+    r"ignore:(?s).*\[gaps_between_shared_weights\]:RuntimeWarning"
+)
 DTYPES = {"f32": np.float32, "bf16": ml_dtypes.bfloat16}
 
 
+@shared_heads
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("heads", "query_heads"), [(2, 2), (2, 6), (1, 4)])
 @pytest.mark.parametrize("batch", [1, 2])
@@ -231,6 +236,7 @@ def test_wrong_arguments():
 # -- a decoder
 
 
+@shared_heads
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_decoder_generates_what_it_computes_anew(dtype):
     from onednn_graph_py.examples._llama import Decoder, Sizes, continued, recomputed

@@ -47,8 +47,8 @@ def test_a_power_is_what_a_hand_written_graph_gives(exponent):
 
 def test_a_power_of_many_factors_is_left():
     at, [value] = place(((4, 24), "f32"))
-    with pytest.raises(NotLowered, match=r"no kernel for Pow; the exponent is 2\.5"):
-        recipes.power(at, value, 2.5)
+    with pytest.raises(NotLowered, match=r"no kernel for Pow; the exponent is 2\.3"):
+        recipes.power(at, value, 2.3)
 
 
 @pytest.mark.parametrize("x, y", [((4, 24), (4, 24)), ((4, 1), (4, 24)), ((1,), (4, 24))])

@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from rounding import allowed, steps_of_columns
 
 from onednn_graph_py.machine import current
 
@@ -18,6 +19,7 @@ ReferenceEvaluator = pytest.importorskip("onnx.reference").ReferenceEvaluator
 front = pytest.importorskip("onednn_graph_py.onnx")
 loaded = pytest.importorskip("onednn_graph_py.onnx.loading").loaded
 largest_int8_weight = pytest.importorskip("onednn_graph_py.machine.cpu").largest_int8_weight
+options = pytest.importorskip("onednn_graph_py.onnx.options")
 prepare = pytest.importorskip("onednn_graph_py.onnx.preparing").prepare
 TensorProto = onnx.TensorProto
 
@@ -45,10 +47,13 @@ def model_of(nodes, inputs, outputs, weights, opset=21, contrib=False):
     return oh.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
-def prepared(model, requantize="merge", dynamic="f32"):
+def prepared(model, requantize="merge", dynamic="f32", activations="file"):
     """Return how often each op is in a model once it is prepared."""
     made = loaded(model)
-    prepare(made, requantize, dynamic)
+    chosen = options.Options(
+        requantize=requantize, dynamic_quantization=dynamic, activations=activations
+    )
+    prepare(made, chosen)
     return Counter(n.op_type for n in made.graph)
 
 
@@ -725,10 +730,12 @@ def test_what_is_added_to_channels_becomes_a_bias(op_type, shape):
     weights = {"w": floats(8, 8, 3, 3), "b": floats(*shape)}
     nodes = [oh.make_node(op_type, ["x", "w"], ["c"]), oh.make_node("Add", ["b", "c"], ["y"])]
     made = model_of(nodes, {"x": (F, [1, 8, 6, 6])}, {"y": (F, None)}, weights)
-    assert prepared(made) == {op_type: 1}
+    model = front.load(made)
     x = floats(1, 8, 6, 6)
     wanted = ReferenceEvaluator(made).run(None, {"x": x})[0]
-    np.testing.assert_allclose(front.load(made)(x), wanted, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(model(x), wanted, rtol=1e-4, atol=1e-3)
+    ops = [kind for step in model.report().programs[0].steps for kind in step.ops]
+    assert "Add" not in ops
 
 
 @pytest.mark.parametrize("shape", [[8, 1], [4], [2, 8, 1, 1], [1, 8, 4, 4]])
@@ -737,7 +744,145 @@ def test_what_is_added_otherwise_does_not(shape):
     size = 8 if shape == [8, 1] else 4
     nodes = [oh.make_node("Conv", ["x", "w"], ["c"]), oh.make_node("Add", ["c", "b"], ["y"])]
     made = model_of(nodes, {"x": (F, [1, 8, size + 2, size + 2])}, {"y": (F, None)}, weights)
-    assert prepared(made) == {"Conv": 1, "Add": 1}
+    model = front.load(made)
     x = floats(1, 8, size + 2, size + 2)
     wanted = ReferenceEvaluator(made).run(None, {"x": x})[0]
-    np.testing.assert_allclose(front.load(made)(x), wanted, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(model(x), wanted, rtol=1e-4, atol=1e-3)
+    ops = [kind for step in model.report().programs[0].steps for kind in step.ops]
+    assert "Add" in ops
+
+
+# -- compressed weights with rounded activations
+
+
+def nbits(bits, block, rows, columns, points, **attributes):
+    """Return a MatMulNBits as a model, and the numbers that its weights stand for."""
+    blocks = -(-rows // block)
+    numbers = RANDOM.integers(0, 1 << bits, (columns, blocks * block)).astype(np.uint8)
+    scales = (RANDOM.uniform(0.5, 2, (columns, blocks)) / (1 << bits)).astype(np.float32)
+    parts = numbers.reshape(columns, blocks, -1, 8 // bits)
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    weights = {"b": (parts << shifts).sum(-1).astype(np.uint8), "s": scales}
+    zeros = np.full((columns, blocks), 1 << (bits - 1), np.float32)
+    names = ["x", "b", "s"]
+    if points:
+        zeros = (zeros + RANDOM.uniform(-2, 2, zeros.shape)).astype(np.float32)
+        weights["z"] = zeros
+    names.append("z" if points else "")
+    order = attributes.pop("order", None)
+    groups = np.arange(rows) // block if order is None else order
+    if order is not None:
+        weights["g"] = order.astype(np.int32)
+        names.append("g")
+    node = oh.make_node(
+        "MatMulNBits", names, ["y"], domain="com.microsoft", K=rows, N=columns, bits=bits,
+        block_size=block, **attributes,
+    )  # fmt: skip
+    made = model_of(
+        [node], {"x": (F, ["n", rows])}, {"y": (F, ["n", columns])}, weights, 21, contrib=True
+    )
+    exact = (numbers[:, :rows].astype(np.float64) - zeros[:, groups]) * scales[:, groups]
+    return made, exact.T
+
+
+@pytest.mark.parametrize("rows", [64, 80])
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("points", [False, True])
+@pytest.mark.parametrize("block", [16, 32])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_matmul_nbits_in_integers(rows, bits, points, block, ordered):
+    order = RANDOM.integers(0, -(-rows // block), rows) if ordered else None
+    made, exact = nbits(bits, block, rows, 24, points, accuracy_level=4, order=order)
+    assert prepared(made) == {"Int8Linear": 1}
+    assert prepared(made, activations="exact") == {"MatMul": 1}
+    x = floats(5, rows)
+    model = front.load(made, fallback="error")
+    far = allowed(x, exact, steps_of_columns(exact, largest_int8_weight()))
+    assert np.all(np.abs(model(x) - x @ exact) <= far)
+    assert int8_steps(model) == 1
+    got = front.load(made, fallback="error", activations="exact")(x)
+    np.testing.assert_allclose(got, x @ exact, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("level", [None, 0, 1, 3])
+def test_only_level_4_rounds_activations(level):
+    attributes = {} if level is None else {"accuracy_level": level}
+    made, _ = nbits(4, 32, 64, 24, False, **attributes)
+    assert prepared(made) == {"MatMul": 1}
+    assert prepared(made, activations="int8") == {"Int8Linear": 1}
+
+
+def test_bad_orders_of_groups_are_not_read():
+    og = pytest.importorskip("onednn_graph_py")
+    for order in (np.full(64, 7), np.full(64, -1), np.zeros(3)):
+        made, _ = nbits(4, 32, 64, 24, False, accuracy_level=4, order=np.zeros(64, np.int32))
+        place = next(t for t in made.graph.initializer if t.name == "g")
+        place.CopyFrom(onh.from_array(order.astype(np.int32), "g"))
+        assert prepared(made) == {"MatMulNBits": 1}
+        with pytest.raises(og.UnimplementedError):
+            front.load(made, fallback="error").compile({"x": (3, 64)})
+
+
+@pytest.mark.parametrize("axis, block", [(0, 16), (1, None), (0, None), (None, None)])
+def test_dequantized_weights_in_integers(axis, block):
+    weight = RANDOM.integers(-60, 60, (64, 24)).astype(np.int8)
+    shape = {(0, 16): (4, 24), (1, None): (24,), (0, None): (64,), (None, None): ()}[axis, block]
+    scales = np.asarray(RANDOM.uniform(0.5, 2, shape) / 100, np.float32)
+    spread = {(0, 16): lambda: np.repeat(scales, 16, 0), (0, None): lambda: scales[:, None]}
+    exact = weight * spread.get((axis, block), lambda: scales)().astype(np.float64)
+    attributes = {} if axis is None else {"axis": axis}
+    attributes |= {} if block is None else {"block_size": block}
+    nodes = [
+        oh.make_node("DequantizeLinear", ["w", "s"], ["d"], **attributes),
+        oh.make_node("MatMul", ["x", "d"], ["y"]),
+        oh.make_node("MatMul", ["v", "d"], ["z"]),
+    ]
+    outputs = {name: (F, ["n", 2, 24]) for name in "yz"}
+    inputs = {name: (F, ["n", 2, 64]) for name in "xv"}
+    made = model_of(nodes, inputs, outputs, {"w": weight, "s": scales})
+    assert prepared(made, activations="int8") == {"Int8Linear": 2}
+    assert prepared(made)["Int8Linear"] == 0
+    x = floats(5, 2, 64)
+    model = front.load(made, fallback="error", activations="int8")
+    whole = axis in (1, None)
+    flat = x.reshape(-1, 64)
+    far = allowed(flat, exact, 0 if whole else steps_of_columns(exact, largest_int8_weight()))
+    for y, sign in zip(model(x, -x), (1, -1), strict=True):
+        assert np.all(np.abs(sign * y.reshape(-1, 24) - flat @ exact) <= far)
+
+
+@pytest.mark.parametrize("points", [False, True])
+def test_dynamic_quantize_matmul_in_integers(points):
+    weight = RANDOM.integers(-60, 60, (64, 24)).astype(np.int8)
+    scales = (RANDOM.uniform(0.5, 2, 24) / 100).astype(np.float32)
+    zeros = RANDOM.integers(-4, 5, 24).astype(np.int8) if points else np.zeros(24, np.int8)
+    weights = {"w": weight, "s": scales, "bias": floats(24)}
+    given = ["x", "w", "s", "", "bias"]
+    if points:
+        weights["z"], given[3] = zeros, "z"
+    node = oh.make_node("DynamicQuantizeMatMul", given, ["y"], domain="com.microsoft")
+    made = model_of([node], {"x": (F, [5, 64])}, {"y": (F, [5, 24])}, weights, 21, contrib=True)
+    assert prepared(made) == {"MatMul": 1, "Add": 1}
+    x = floats(5, 64)
+    exact = (weight.astype(np.float64) - zeros) * scales
+    model = front.load(made, fallback="error", activations="int8")
+    assert np.all(np.abs(model(x) - weights["bias"] - x @ exact) <= allowed(x, exact, 0) + 1e-6)
+    assert int8_steps(model) == 1
+
+
+def test_dynamically_quantized_products_in_integers(tmp_path):
+    quantization = pytest.importorskip("onnxruntime.quantization", reason="no onnxruntime")
+    onnx.save(perceptron(), tmp_path / "before.onnx")
+    quantization.quantize_dynamic(
+        tmp_path / "before.onnx", tmp_path / "after.onnx", per_channel=True,
+        weight_type=quantization.QuantType.QInt8, reduce_range=SATURATES,
+    )  # fmt: skip
+    made = onnx.load(tmp_path / "after.onnx")
+    assert prepared(made, activations="int8")["Int8Linear"] == 2
+    x = floats(5, 32)
+    model = front.load(made, fallback="error", activations="int8")
+    wanted = front.load(made, fallback="error")(x)
+    y = model(x)
+    assert int8_steps(model) == 2
+    # Its activations alone are rounded, twice: to 8 bits of the largest number of each token.
+    assert np.abs(y - wanted).max() < 2 / 127 * np.abs(wanted).max()

@@ -78,6 +78,43 @@ def file(*ops: Any, **fields: Any) -> Any:
     }
 
 
+def _file_of(b: og.GraphBuilder) -> Any:
+    """A graph's file with names of ops, without the fields that not all files have."""
+    made = json.loads(b.to_json())
+    for record in made["graph"]:
+        record["name"] = f"{record['kind']}_{record['id']}"
+    return file(*made["graph"])
+
+
+def _groups() -> og.GraphBuilder:
+    b = og.GraphBuilder()
+    parameters = b.input((2, 16), "f16"), b.input((2, 16), "u4")
+    groups = {"qtype": "per_group", "axis": 0, "group_shape": (32, 1)}
+    w = b.op("DynamicDequantize", b.input((64, 16), "u4"), *parameters, **groups)
+    b.output(b.input((8, 64), "f16") @ w)
+    return b
+
+
+def _windows() -> og.GraphBuilder:
+    b = og.GraphBuilder()
+    window = {"strides": (2, 2), "pads_begin": (0, 0), "pads_end": (1, 1), "kernel": (2, 3)}
+    y = b.input((2, 4, 8, 8)).max_pool(**window, rounding_type="ceil", data_format="NCX")
+    statistics = [b.input((4,)) for _ in range(4)]
+    y = b.op("BatchNormInference", y, *statistics, epsilon=1e-5, data_format="NCX")
+    y = y.interpolate(mode="nearest", sizes=(10, 8), data_format="NCX")
+    flags = {"keep_stats": False, "use_affine": False, "data_format": "NCX"}
+    b.output(b.op("GroupNorm", y, groups=2, **flags))
+    return b
+
+
+def _movement() -> og.GraphBuilder:
+    b = og.GraphBuilder()
+    y = b.input((4, 3)).static_reshape(shape=(2, -1), special_zero=True)
+    y = y.static_transpose(order=(1, 0))
+    b.output(b.concat(y.reduce_sum(axes=[0], keep_dims=True), y, axis=0))
+    return b
+
+
 @functools.cache
 def samples() -> dict[str, Any]:
     """Small right files: a chain, int8, a fork with End, unknown shapes, many attributes."""
@@ -175,102 +212,9 @@ def samples() -> dict[str, Any]:
             fpmath_mode="bf16",
             fpmath_mode_apply_to_int="true",
         ),
-        "groups": file(
-            op(
-                0,
-                "DynamicDequantize",
-                {
-                    "qtype": ("string", "per_group"),
-                    "axis": ("s64", 0),
-                    "group_shape": ("s64[]", [32, 1]),
-                },
-                [tensor(0, "u4", 64, 16), tensor(1, "f16", 2, 16), tensor(2, "u4", 2, 16)],
-                [tensor(3, "f16", 64, 16)],
-            ),
-            op(
-                1,
-                "MatMul",
-                {},
-                [tensor(4, "f16", 8, 64), tensor(3, "f16", 64, 16)],
-                [tensor(5, "f16", 8, 16)],
-            ),
-        ),
-        "windows": file(
-            op(
-                0,
-                "MaxPool",
-                {
-                    "strides": ("s64[]", [2, 2]),
-                    "pads_begin": ("s64[]", [0, 0]),
-                    "pads_end": ("s64[]", [1, 1]),
-                    "kernel": ("s64[]", [2, 3]),
-                    "rounding_type": ("string", "ceil"),
-                    "data_format": ("string", "NCX"),
-                },
-                [tensor(0, "f32", 2, 4, 8, 8)],
-                [tensor(1, "f32", 2, 4, 5, 4)],
-            ),
-            op(
-                1,
-                "BatchNormInference",
-                {"epsilon": ("f32", 1e-5), "data_format": ("string", "NCX")},
-                [tensor(1, "f32", 2, 4, 5, 4), *(tensor(i, "f32", 4) for i in range(2, 6))],
-                [tensor(6, "f32", 2, 4, 5, 4)],
-            ),
-            op(
-                2,
-                "Interpolate",
-                {
-                    "mode": ("string", "nearest"),
-                    "sizes": ("s64[]", [10, 8]),
-                    "data_format": ("string", "NCX"),
-                },
-                [tensor(6, "f32", 2, 4, 5, 4)],
-                [tensor(7, "f32", 2, 4, 10, 8)],
-            ),
-            op(
-                3,
-                "GroupNorm",
-                {
-                    "groups": ("s64", 2),
-                    "keep_stats": ("bool", 0),
-                    "use_affine": ("bool", 0),
-                    "data_format": ("string", "NCX"),
-                },
-                [tensor(7, "f32", 2, 4, 10, 8)],
-                [tensor(8, "f32", 2, 4, 10, 8)],
-            ),
-        ),
-        "movement": file(
-            op(
-                0,
-                "StaticReshape",
-                {"shape": ("s64[]", [2, -1]), "special_zero": ("bool", 1)},
-                [tensor(0, "f32", 4, 3)],
-                [tensor(1, "f32", 2, 6)],
-            ),
-            op(
-                1,
-                "StaticTranspose",
-                {"order": ("s64[]", [1, 0])},
-                [tensor(1, "f32", 2, 6)],
-                [tensor(2, "f32", 6, 2)],
-            ),
-            op(
-                2,
-                "ReduceSum",
-                {"axes": ("s64[]", [0]), "keep_dims": ("bool", 1)},
-                [tensor(2, "f32", 6, 2)],
-                [tensor(3, "f32", 1, 2)],
-            ),
-            op(
-                3,
-                "Concat",
-                {"axis": ("s64", 0)},
-                [tensor(3, "f32", 1, 2), tensor(2, "f32", 6, 2)],
-                [tensor(4, "f32", 7, 2)],
-            ),
-        ),
+        "groups": _file_of(_groups()),
+        "windows": _file_of(_windows()),
+        "movement": _file_of(_movement()),
     }
 
 

@@ -353,12 +353,10 @@ def test_a_value_of_rank_0_stays_one_beside_another():
         lambda x: x + "1",
         lambda x: x * 1j,
         lambda x: x @ None,
-        lambda x: [1, 2, 3] - x,
-        lambda x: x**x,
-        lambda x: 2**x,
-        lambda x: x > 1,
-        lambda x: x % 2,
-        lambda x: np.exp(x),
+        lambda x: x + object(),
+        lambda x: np.array(["a", "b", "c"]) + x,
+        lambda x: np.ma.ones((2, 3), np.float32) + x,
+        lambda x: np.add.at(x, 0, 1),
     ],
 )
 def test_what_no_operator_takes_is_a_type_error(use):
@@ -387,11 +385,12 @@ def test_a_value_has_no_truth_value_and_is_no_array():
             use(x)
 
 
-def test_values_are_equal_to_themselves_only_and_may_be_keys():
+def test_values_may_be_keys_and_comparing_them_makes_a_step():
     b = og.GraphBuilder()
     x, y = b.input((2,)), b.input((2,))
-    assert x == x and x != y
     assert {x: 1, y: 2}[y] == 2
+    assert not b.nodes
+    assert (x == y).dtype == "boolean"
 
 
 # -- names
@@ -955,7 +954,7 @@ WRONG_OPS = {
         r"op \(Add\): input 1 \(src_1\) must have a shape that broadcasts.*2x3, got 4",
     ),
     "data types of a product": (
-        lambda b, x: x @ np.ones((3, 2), BF16), og.InvalidGraphOpError,
+        lambda b, x: x.matmul(np.ones((3, 2), BF16)), og.InvalidGraphOpError,
         r"op \(MatMul\): input 1 \(weights\) must be f32 as input 0 \(src\) is, got bf16",
     ),
     "a data type without kernels": (
@@ -1001,7 +1000,7 @@ UNCLEAR = {
     ),
     "a misspelt port": (lambda b, x: b.matmul(x, weight=W), r"did you mean 'weights'"),
     "a list": (lambda b, x: b.add(x, [1.0, 2.0, 3.0]), r"\(Add\).*src_1"),
-    "an f64 array": (lambda b, x: x + np.ones(3), r"\(Add\).*src_1"),
+    "an f64 array": (lambda b, x: b.add(x, np.ones(3)), r"\(Add\).*src_1"),
 }  # fmt: skip
 
 
@@ -1042,12 +1041,11 @@ def test_wrong_options_of_compile_are_refused(options, text):
         b.compile(**options)
 
 
-# oneDNN has no CPU kernel for these alone.
+# oneDNN has no CPU kernel for these, nor for what else they could be written as.
 ALONE = {
-    "Pow": lambda x: (x.pow(beta=3, name="cube"), line_of_caller()),
-    "Reciprocal": lambda x: (x.reciprocal(name="cube"), line_of_caller()),
+    "Pow": lambda x: (x.pow(beta=0.3, name="root"), line_of_caller()),
     "Wildcard": lambda x: (
-        x.builder.op("Wildcard", x, outputs=[((2, 3), "f32")], name="cube"), line_of_caller(),
+        x.builder.op("Wildcard", x, outputs=[((2, 3), "f32")], name="root"), line_of_caller(),
     ),
 }  # fmt: skip
 
@@ -1059,7 +1057,7 @@ def test_an_error_of_compile_names_the_line_that_made_the_op(kind):
         made, where = ALONE[kind](x)
     assert made.producer.where == where
     b.output(made.relu())
-    with pytest.raises(og.UnimplementedError, match=rf"op 's/cube' \({kind}\) made at ") as error:
+    with pytest.raises(og.UnimplementedError, match=rf"op 's/root' \({kind}\) made at ") as error:
         b.compile(fallback="error")
     why = "a Wildcard stands for" if kind == "Wildcard" else "oneDNN has no cpu kernel"
     assert f"made at {where}: {why}" in str(error.value)
@@ -1067,7 +1065,7 @@ def test_an_error_of_compile_names_the_line_that_made_the_op(kind):
 
 def test_operators_know_their_line_too():
     b, x = base()
-    made, where = x**3, line_of_caller()
+    made, where = x**0.3, line_of_caller()
     b.output(made)
     with pytest.raises(og.UnimplementedError, match=re.escape(f"op (Pow) made at {where}:")):
         b.compile(fallback="error")
@@ -1328,7 +1326,7 @@ def test_builders_and_models_run_in_a_fresh_process(tmp_path):
 
 def test_an_error_after_unpickling_names_the_line_that_made_the_op():
     b, x = base()
-    made, where = x**3, line_of_caller()
+    made, where = x**0.3, line_of_caller()
     b.output(made)
     with pytest.raises(og.UnimplementedError, match=re.escape(f"made at {where}:")):
         pickle.loads(pickle.dumps(b)).compile(fallback="error")

@@ -367,14 +367,25 @@ def test_one_dequantize_may_have_many_readers():
     assert (c == 8).all()
 
 
-def test_what_has_no_kernel_is_refused_or_computed_in_another_way():
+@pytest.mark.parametrize("fallback", ["error", "reference"])
+def test_what_has_no_kernel_is_computed_by_ops_that_have_one(fallback):
     b = og.GraphBuilder()
-    b.output(b.pow(b.input((3, 4)), beta=3.0, name="cube") + 1)
-    with pytest.raises(og.UnimplementedError, match=r"'cube'.*test_executor.py:\d+.*no cpu kernel"):
-        b.compile(fallback="error")
-    model = b.compile()
+    x = b.input((3, 4))
+    b.output(b.pow(x, beta=3.0) + 1, x.reciprocal(), x**-1.5)
+    model = b.compile(fallback=fallback)
     assert {s.implementation for s in model.steps()} == {"oneDNN"}
-    np.testing.assert_allclose(model(X), X**3 + 1, rtol=1e-6)
+    positive = np.abs(X) + 0.5
+    for made, wanted in zip(
+        model(positive), (positive**3 + 1, 1 / positive, positive**-1.5), strict=True
+    ):
+        np.testing.assert_allclose(made, wanted, rtol=1e-6)
+
+
+def test_what_only_numpy_computes_is_refused():
+    b = og.GraphBuilder()
+    b.output(b.pow(b.input((3, 4)), beta=0.3, name="root") + 1)
+    with pytest.raises(og.UnimplementedError, match=r"'root'.*test_executor.py:\d+.*no cpu kernel"):
+        b.compile(fallback="error")
 
 
 def test_a_wildcard_runs_nowhere():

@@ -1,10 +1,16 @@
 """Ops that are written as the one op that they are, before oneDNN sees them."""
 
+import math
+
 import numpy as np
 import pytest
 from graphs import lacks
 
 import onednn_graph_py as og
+from onednn_graph_py import reference
+from onednn_graph_py.model.planning.grouping import needed
+from onednn_graph_py.model.rewriting import FIRST, rewriter, rewritten
+from onednn_graph_py.ops import inference
 from onednn_graph_py.tools.explaining import probe
 from onednn_graph_py.tools.explaining.reasons import reasons
 
@@ -198,3 +204,270 @@ def test_nothing_is_said_against_parts_of_a_whole():
     (group,) = probe.grouped(b)
     assert sorted(n.kind for n in group.nodes) == sorted(n.kind for n in b.nodes)
     assert not reasons(b)
+
+
+# -- rows, zeros and Dequantizes at products
+
+
+def sums(b, x, w, row, form):
+    """A product, and a row behind it, in one of several forms."""
+    if form == "swapped":
+        return row + x @ w
+    if form == "behind a reshape":
+        y = (x @ w).static_reshape(shape=(-1, 5, row.shape[-1]), special_zero=False)
+        return y + row
+    return x @ w + row
+
+
+@pytest.mark.parametrize("form", ["behind", "swapped", "behind a reshape"])
+@pytest.mark.parametrize("is_constant", [False, True])
+def test_a_row_behind_a_product_is_its_bias(form, is_constant):
+    x, w, row = noise(3, 5, 12), noise(12, 7), noise(7)
+    b = og.GraphBuilder()
+    v = b.input(x.shape if form != "behind a reshape" else (15, 12))
+    added = b.constant(row) if is_constant else b.input((7,))
+    b.output(sums(b, v, b.constant(w), added, form).relu())
+    model = b.compile()
+    assert "Add" not in kinds(model)
+    given = [x.reshape(v.shape)] + ([] if is_constant else [row])
+    wanted = np.maximum(x.astype(np.float64) @ w + row, 0)
+    np.testing.assert_allclose(model(*given), wanted, rtol=1e-5, atol=1e-5)
+    assert model.verify(*given)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 7), (1, 7), (1,), (5, 7), (3, 1, 7), (3, 5, 1)])
+def test_what_is_added_to_a_product_is_its_bias_only_if_it_is_a_row(shape):
+    x, w, added = noise(3, 5, 12), noise(12, 7), noise(*shape)
+    b = og.GraphBuilder()
+    b.output(b.input(x.shape) @ w + added)
+    model = b.compile(warn=False)
+    assert ("Add" in kinds(model)) == (shape not in ((1, 1, 7), (1, 7), (1,)))
+    np.testing.assert_allclose(model(x), x.astype(np.float64) @ w + added, rtol=1e-5, atol=1e-5)
+
+
+def test_a_product_that_is_read_elsewhere_keeps_its_sum_apart():
+    x, w, row = noise(4, 12), noise(12, 7), noise(7)
+    for both in (lambda y: (y, y + row), lambda y: (y + row, (y * 2.0).relu())):
+        b = og.GraphBuilder()
+        b.output(*both(b.input(x.shape) @ w))
+        model = b.compile(warn=False)
+        assert "Add" in kinds(model)
+        assert model.verify(x)
+
+
+def test_a_mask_of_scores_is_no_bias():
+    """A row that is added to scores stays apart, or oneDNN would not fuse attention."""
+    b = og.GraphBuilder()
+    q, k, v = (b.input((2, 3, 8, 16)) for _ in range(3))
+    scores = b.matmul(q, k, transpose_b=True) + noise(8)
+    b.output(b.softmax(scores, axis=-1) @ v)
+    model = b.compile(warn=False)
+    assert "Add" in kinds(model)
+    assert model.verify()
+
+
+@pytest.mark.parametrize("rows", [(6, 4), (9, 2)])
+def test_a_row_behind_a_product_of_any_size_is_its_bias(rows):
+    w, row = noise(12, 7), noise(7)
+    b = og.GraphBuilder()
+    y = b.input((-1, 12)) @ w
+    b.output(y.static_reshape(shape=(-1, 2, 7), special_zero=False) + row)
+    model = b.compile()
+    x = noise(rows[0] * rows[1], 12)
+    wanted = (x.astype(np.float64) @ w + row).reshape(-1, 2, 7)
+    np.testing.assert_allclose(model(x), wanted, rtol=1e-5, atol=1e-5)
+    assert "Add" not in [kind for s in model.steps(x.shape) for kind in s.ops]
+
+
+def test_a_reshape_that_splits_rows_keeps_the_sum_behind_it():
+    x, w, row = noise(4, 12), noise(12, 6), noise(3)
+    b = og.GraphBuilder()
+    y = (b.input(x.shape) @ w).static_reshape(shape=(4, 2, 3), special_zero=False)
+    b.output(y + row)
+    model = b.compile(warn=False)
+    assert "Add" in kinds(model)
+    wanted = (x.astype(np.float64) @ w).reshape(4, 2, 3) + row
+    np.testing.assert_allclose(model(x), wanted, rtol=1e-5, atol=1e-5)
+
+
+WINDOWS = {"strides": (2, 1), "dilations": (1, 2)}
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("kind", ["convolution", "conv_transpose"])
+def test_channels_behind_a_convolution_are_its_bias(kind, last):
+    x = noise(2, 9, 11, 3) if last else noise(2, 3, 9, 11)
+    into = kind == "convolution"
+    w = noise(5, 3, 3, 2) if into else noise(3, 5, 3, 2)
+    row = noise(5) if last else noise(1, 5, 1, 1)
+    b = og.GraphBuilder()
+    y = getattr(b.input(x.shape), kind)(
+        w, **WINDOWS, pads_begin=(1, 0), pads_end=(0, 2),
+        data_format="NXC" if last else "NCX", weights_format="OIX" if into else "IOX",
+    )  # fmt: skip
+    b.output((y + row).relu())
+    model = b.compile(warn=False)
+    assert "Add" not in kinds(model)
+    assert ("BiasAdd" in kinds(model)) == (not into)
+    assert model.verify(x)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_zeros_joined_before_a_convolution_are_its_padding(last):
+    x = noise(2, 5, 7, 3) if last else noise(2, 3, 5, 7)
+    first = 1 if last else 2
+    b = og.GraphBuilder()
+    y = b.input(x.shape)
+    for axis, before, behind in ((first, 1, 2), (first + 1, 0, 3)):
+
+        def zeros(count, like=y, axis=axis):
+            return np.zeros([count if i == axis else d for i, d in enumerate(like.shape)], "f4")
+
+        parts = [b.constant(zeros(before))] if before else []
+        y = b.concat(*parts, y, b.constant(zeros(behind)), axis=axis)
+    form = {"data_format": "NXC" if last else "NCX", "weights_format": "OIX"}
+    y = y.convolution(noise(4, 3, 2, 3), strides=(1, 2), pads_begin=(1, 1), pads_end=(0, 1),
+                      dilations=(2, 1), **form)  # fmt: skip
+    b.output(y)
+    model = b.compile(warn=False)
+    assert kinds(model) == ["Convolution"]
+    assert model.verify(x)
+
+
+def joined_with_ones(b, x):
+    return b.concat(b.constant(np.ones((2, 3, 1, 7), "f4")), x, axis=2), ()
+
+
+def joined_channels(b, x):
+    return b.concat(x, b.constant(np.zeros((2, 1, 5, 7), "f4")), axis=1), ()
+
+
+def joined_and_read(b, x):
+    joined = b.concat(b.constant(np.zeros((2, 3, 1, 7), "f4")), x, axis=2)
+    return joined, (joined,)
+
+
+@pytest.mark.parametrize("write", [joined_with_ones, joined_channels, joined_and_read])
+def test_what_is_no_padding_stays(write):
+    b = og.GraphBuilder()
+    x, read = write(b, b.input((2, 3, 5, 7)))
+    none = {"strides": (1, 1), "pads_begin": (0, 0), "pads_end": (0, 0), "dilations": (1, 1)}
+    formats = {"data_format": "NCX", "weights_format": "OIX"}
+    y = x.convolution(noise(4, x.shape[1], 2, 2), **none, **formats)
+    b.output(y, *read)
+    model = b.compile(warn=False)
+    assert "Concat" in kinds(model)
+    assert model.verify()
+
+
+# -- what newer versions of oneDNN have
+
+
+def newest(monkeypatch):
+    monkeypatch.setattr(rewriter, "linked_version", lambda: (3, 13))
+
+
+def written(b):
+    """The ops of a graph as rules write them, without those that nothing reads."""
+    return needed(b, rewritten(FIRST, b, b.nodes))
+
+
+def evaluated(b, nodes, *arrays):
+    """Compute the outputs of nodes in NumPy."""
+    values = dict(zip((v.id for v in b.inputs), arrays, strict=True))
+    for node in nodes:
+        given = [values.get(v.id, v.data) for v in node.inputs]
+        results = reference.run(node.kind, given, node.attrs,
+                                outputs=[(None, v.dtype) for v in node.outputs])  # fmt: skip
+        values.update(zip((v.id for v in node.outputs), results, strict=True))
+    return [values[v.id] for v in b.outputs.values()]
+
+
+def in_halves(x, inner):
+    return (x * 0.5) * (inner.tanh() + 1.0)
+
+
+def by_two(x, inner):
+    return x * (1.0 + inner.tanh()) / 2.0
+
+
+def half_last(x, inner):
+    return 0.5 * (x * (1.0 + inner.tanh()))
+
+
+CUBES = {
+    "pow": lambda x: x + 0.044715 * x**3,
+    "products": lambda x: x * x * x * 0.044715 + x,
+    "square": lambda x: x + x * (x.square() * 0.044715),
+    "factored": lambda x: x * (1.0 + x * 0.044715 * x),
+}
+
+
+@pytest.mark.parametrize("whole", [in_halves, by_two, half_last])
+@pytest.mark.parametrize("cube", CUBES)
+def test_a_gelu_in_parts_is_one(monkeypatch, whole, cube):
+    newest(monkeypatch)
+    x = 3 * noise(3, 5, 7)
+    b = og.GraphBuilder()
+    v = b.input(x.shape)
+    y = v * 1.5  # a product of its own
+    b.output(whole(y, 0.7978845608 * CUBES[cube](y)))
+    nodes = written(b)
+    assert [n.kind for n in nodes] == ["Multiply", "GELU"]
+    wide = 1.5 * x.astype(np.float64)
+    wanted = 0.5 * wide * (1 + np.tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * wide**3)))
+    monkeypatch.setattr(inference, "linked_version", lambda: (3, 13))
+    np.testing.assert_allclose(evaluated(b, nodes, x)[0], wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x, z: in_halves(x, 0.7978845608 * CUBES["pow"](z)),
+        lambda x, z: in_halves(z, 0.7978845608 * (x + 0.044715 * x**3)),
+        lambda x, z: in_halves(x, 0.7 * CUBES["pow"](x)),
+        lambda x, z: in_halves(x, 0.7978845608 * (x + 0.05 * x**3)),
+        lambda x, z: in_halves(x, 0.7978845608 * (x + 0.044715 * x**2)),
+        lambda x, z: x * (0.7978845608 * CUBES["pow"](x)).tanh() * 0.5,
+    ],
+)
+def test_what_is_no_gelu_stays(monkeypatch, write):
+    newest(monkeypatch)
+    b = og.GraphBuilder()
+    b.output(write(b.input((3, 7)), b.input((3, 7))))
+    assert "GELU" not in [n.kind for n in written(b)]
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("quotient", QUOTIENTS)
+@pytest.mark.parametrize("square", SQUARES)
+def test_a_root_mean_square_in_parts_is_one(monkeypatch, square, quotient, dtype):
+    newest(monkeypatch)
+    x, gamma = noise(3, 5, 17), noise(17)
+    b = og.GraphBuilder()
+    v = b.input(x.shape, dtype)
+    wide = v if dtype == "f32" else v.type_cast(dtype="f32")
+    mean = SQUARES[square](wide).reduce_mean(axes=[-1], keep_dims=True)
+    normal = QUOTIENTS[quotient](wide, mean + 3e-4)
+    if dtype != "f32":
+        normal = normal.type_cast(dtype=dtype)
+    b.output(normal * b.constant(gamma, dtype))
+    found = [n.kind for n in written(b)]
+    casts = [] if dtype == "f32" else ["TypeCast"]
+    assert found == [*casts, *casts, "RMSNorm", *casts]
+    if dtype == "f32":
+        monkeypatch.setattr(inference, "linked_version", lambda: (3, 13))
+        wanted = x / np.sqrt((x.astype(np.float64) ** 2).mean(-1, keepdims=True) + 3e-4) * gamma
+        np.testing.assert_allclose(evaluated(b, written(b), x)[0], wanted, rtol=1e-5)
+
+
+def test_parts_of_a_root_mean_square_that_are_read_elsewhere_are_there(monkeypatch):
+    newest(monkeypatch)
+    b = og.GraphBuilder()
+    x = b.input((4, 7))
+    root = ((x * x).reduce_mean(axes=[-1], keep_dims=True) + 1e-5).sqrt()
+    normal = x / root
+    b.output(root, normal, normal * noise(7))
+    found = [n.kind for n in written(b)]
+    assert found.count("RMSNorm") == 1  # the factor stays behind it, as the outcome is read
+    assert {"Sqrt", "Multiply"} <= {*found}

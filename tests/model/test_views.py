@@ -233,9 +233,8 @@ def test_in_place_ops_do_not_overwrite_what_a_view_shows():
     [
         (slice(None, None, -1), og.InvalidArgumentsError, "positive step, got -1"),
         (slice(None, None, 0), ValueError, "positive step, got 0"),
-        ([0, 1], og.InvalidArgumentsError, "got list; GraphBuilder.call can gather"),
-        (np.array([0, 1]), og.InvalidArgumentsError, "got ndarray"),
-        (np.array(1), og.InvalidArgumentsError, "got ndarray"),
+        ([0, 4], og.InvalidArgumentsError, "index 4 is out of bounds for axis 0"),
+        (np.array([0.5, 1]), og.InvalidArgumentsError, "arrays used as indices must be of integer"),
         (True, og.InvalidArgumentsError, "got bool"),
         (1.0, og.InvalidArgumentsError, "got float"),
         (4, IndexError, "index 4 is out of range for dim 0 of 4x12"),
@@ -270,8 +269,8 @@ def test_wrong_views():
         x.expand((-1, 4, 12))
     with pytest.raises(og.InvalidDataTypeError, match="packed s4"):
         b.constant(np.zeros((2, 4)), "s4")[0]
-    with pytest.raises(TypeError, match="can't be iterated over"):
-        iter(x)
+    with pytest.raises(TypeError, match="has no length: its first dim is not known"):
+        list(b.input((-1, 2)))
     assert not b.nodes
 
 

@@ -352,3 +352,11 @@ def test_the_mirror_judges_any_use_that_nobody_validated(kind):
                 made.set_attr(name, list(value) if isinstance(value, tuple) else value)
         with suppress(og.OneDNNError):
             og.graph("cpu").add_op(made, validate=False)
+
+
+@pytest.mark.parametrize("strides", [(0, 0), (1, 3)])
+def test_strides_of_unknown_dims_are_refused_where_known_dims_would_overlap(strides):
+    x, y = Tensor(0, dims=(-1, 2)), Tensor(1, dims=(-1, 2), strides=strides)
+    told = {0: Tensor(0, dims=(16, 2))}
+    found = run_case(Case(0, [Op("ReLU", [x], [y])], told))
+    assert re.match("compile: InvalidShapeError: .*keep its elements apart", found)

@@ -1,4 +1,4 @@
-"""What a docstring lists under Parameters are parameters, so that the API reference reads right."""
+"""What a docstring lists as parameters are parameters, so that the API reference reads right."""
 
 import importlib
 import inspect
@@ -8,14 +8,17 @@ from collections.abc import Iterator
 import pytest
 from package_modules import module_names
 
+_LINE = re.compile(r"^- ((?:`[\w*]+`(?:, )?)+): ", re.M)
+"""As internal code lists parameters: a line for each that says more than its name and type."""
 _SECTION = re.compile(r"^Parameters\n-+\n(.*?)(?=^\S[^\n]*\n-+$|\Z)", re.M | re.S)
 
 
 def listed(docstring: str) -> list[str]:
-    """Names under Parameters, without stars."""
+    """Names under Parameters, or of the lines of internal code, without stars."""
     section = _SECTION.search(docstring)
     heads = re.findall(r"^(\S[^\n]*)$", section[1] if section else "", re.M)
-    return [name.strip(" *") for head in heads for name in head.split(" : ")[0].split(",")]
+    heads += _LINE.findall(docstring)
+    return [name.strip(" *`") for head in heads for name in head.split(" : ")[0].split(",")]
 
 
 def documented() -> Iterator[tuple[str, object]]:

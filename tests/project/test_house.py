@@ -34,7 +34,7 @@ LAYERS = {
     "blocks": "",
     "serialization": "",
     "tools": "capture export replay shrinking inspect kernels selftest comparing explaining"
-             " parallel command_line",
+             " parallel tuning command_line",
     "frontends": "",
     "torch": "",
     "onnx": "tools",

@@ -28,7 +28,9 @@ import onednn_graph_py as og
 from onednn_graph_py.base.dtypes import numpy_dtype
 from onednn_graph_py.machine import current
 from onednn_graph_py.machine.cpu import lacks
+from onednn_graph_py.machine.store import processor
 from onednn_graph_py.model.checking.verify import reference_values
+from onednn_graph_py.model.planning.work import none_is_brief
 from onednn_graph_py.reference import round_to
 from onednn_graph_py.safety.defect import OUT_OF_BOUNDS, WRONG
 from onednn_graph_py.safety.nodes import group_of
@@ -64,6 +66,12 @@ def test_every_row_has_its_versions_as_data():
             assert where.until is None or where.since < where.until
         assert not re.search(r"oneDNN \d\.\d", defect.what)
     assert all("oneDNN" in defect.what for defect in of_effect(WRONG))
+
+
+NOT_ON_AMD = {
+    "attention_on_strided_inputs", "gaps_between_shared_weights", "one_channel_to_one_column",
+}  # fmt: skip
+"""Rows for AVX-512 that were seen on Intel's CPUs, and are right on AMD's (Zen 4)."""
 
 
 @pytest.mark.parametrize(("name", "build"), graphs("met"))
@@ -162,6 +170,13 @@ def test_layouts_that_are_known_count():
 # -- the defects themselves, where this CPU and this oneDNN have them
 
 
+@pytest.fixture(autouse=True)
+def all_threads():
+    """Rows are asked for as many threads as models have; small steps would run on one."""
+    with none_is_brief():
+        yield
+
+
 def needs(build):
     """Why a graph can't run here, or None."""
     b = og.GraphBuilder()
@@ -192,6 +207,7 @@ def test_a_defect_shows_here_and_models_avoid_it(name, build):
     missing = needs(build)
     if missing:
         pytest.skip(missing)
+    absent = name in NOT_ON_AMD and "AMD" in processor()
     b = built(build)
     found = DEFECTS[name].find(whole(b), here)
     if found is None:
@@ -206,14 +222,15 @@ def test_a_defect_shows_here_and_models_avoid_it(name, build):
             model = b.compile(known_defects="run", slow_fusions="run")
             assert not caught
             assert len(model.steps()) == 1
-            assert not model.verify(*whole_range(b))
+            shows = not model.verify(*whole_range(b))
+            assert shows or absent
             caught.clear()  # NumPy's about what is wrong
         model = b.compile()
         assert model.verify(*whole_range(b))
     assert found.alone or len(model.steps()) > 1
     for warning in caught:
         assert "runs in parts" in str(warning.message) or found.alone
-    assert not found.alone or "it is computed" in str(caught[-1].message)
+    assert not found.alone or absent or "it is computed" in str(caught[-1].message)
 
 
 @pytest.mark.parametrize(("name", "build"), graphs("right"))

@@ -19,6 +19,7 @@ from memory_cases import (
     compressed_keys,
     conv,
     group_of,
+    matmul,
     one_slice,
     quantization,
     short_row,
@@ -77,6 +78,16 @@ def test_a_message_names_op_version_and_remedy():
         "access memory out of bounds; leave out the dim of one element, or the ones before input "
         "1's matrix [shared_weights]"
     )
+
+
+@pytest.mark.parametrize(
+    ("data", "transposed", "met"),
+    [((2, 1, 17, 15), False, True), ((2, 1, 15, 17), True, True), ((2, 3, 17, 15), False, False)],
+)
+def test_products_of_batches_with_a_vector(data, transposed, met):
+    made = matmul(data, (15,), (*data[:2], 17), transpose_a=transposed)
+    conditions = Conditions((3, 7), "OpenMP", "avx512_core", 2)
+    assert is_met("shared_matrix", group_of(made), conditions) == met
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,10 @@ def product(b, x):
     return x @ b.input((*x.shape[:-2], x.shape[-1], 24))
 
 
+def matrix_product(b, x):
+    return x @ b.input((x.shape[-1], 24))
+
+
 def swish(b, x):
     return x * x.sigmoid()
 
@@ -287,15 +291,16 @@ def operands(shape):
 
 
 def every_case():
-    shapes = ((6, 32), (6, 5, 32), (6, 3, 4, 32), (2, 3, 2, 4, 32))
+    shapes = ((6, 32), (6, 5, 32), (1, 7, 32), (6, 3, 4, 32), (2, 3, 2, 4, 32))
     bases = {
         "relu": ("relu",), "softmax": (softmax,), "layer norm": (normalized,), "mean": (mean,),
-        "product": (product,),
+        "product": (product,), "by a matrix": (matrix_product,),
     }  # fmt: skip
     for name, build in CASES.items():
         yield name, build[0]
     for shape in shapes:
         results = {"mean": (*shape[:-1], 1), "product": (*shape[:-1], 24)}
+        results["by a matrix"] = results["product"]
         for base, steps in bases.items():
             for operand in operands(results.get(base, shape)):
                 yield f"{base} {shape} * {operand}", chain(shape, *steps, operand)

@@ -15,9 +15,7 @@ def require_main_interpreter() -> None:
 
     Up to Python 3.11, loading the extension there would wait for ever.
 
-    Raises
-    ------
-    ImportError
+    - raises `ImportError`
     """
     current, main = (
         ctypes.pythonapi.PyInterpreterState_Get,
@@ -34,9 +32,7 @@ def require_main_interpreter() -> None:
 def require_gil() -> None:
     """Raise if the GIL stays disabled although the extension, which needs it, is loaded.
 
-    Raises
-    ------
-    ImportError
+    - raises `ImportError`
     """
     is_enabled = getattr(sys, "_is_gil_enabled", None)  # from Python 3.13 on
     if is_enabled is not None and not is_enabled():

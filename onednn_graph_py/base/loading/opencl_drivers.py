@@ -38,18 +38,10 @@ _provided: str | None = None
 
 @dataclass(frozen=True)
 class Driver:
-    """A driver that is registered with OpenCL's loader.
+    """A driver that is registered with OpenCL's loader."""
 
-    Parameters
-    ----------
-    file : str
-        The library; the linker searches for a name without a folder as for any library.
-    told_by : str
-        The variable or the file that names it.
-    """
-
-    file: str
-    told_by: str
+    file: str  # the library; the linker searches for a name without a folder as for any library
+    told_by: str  # the variable or the file that names it
 
     @property
     def exists(self) -> bool:

@@ -24,10 +24,8 @@ MODELS = ("numpy.random", f"{__name__.partition('.')[0]}.model.running.model")
 class Isolated:
     """A process that makes each call in a separate fork; the first call starts it.
 
-    Parameters
-    ----------
-    *modules : str
-        Modules that the calls need: imported once, where each fork would import them again.
+    - `*modules`: modules that the calls need: imported once, where each fork would import them
+      again
     """
 
     def __init__(self, *modules: str) -> None:
@@ -42,21 +40,11 @@ class Isolated:
     def call(self, function: Callable[..., Any], *arguments: Any, timeout: float | None) -> Answer:
         """Call a function.
 
-        Parameters
-        ----------
-        function : callable
-            Of a module that can be imported.
-        *arguments
-            Objects that pickle.
-        timeout : float or None
-            Seconds after which the call is ended; None for no limit.
-
-        Raises
-        ------
-        InvalidArgumentsError
-            The function is not one that another process can import.
-        KeyboardInterrupt
-            Another thread has called `interrupt`.
+        - `function`: of a module that can be imported
+        - `*arguments`: objects that pickle
+        - `timeout`: seconds after which the call is ended; None for no limit
+        - raises `InvalidArgumentsError`: the function is not one that another process can import
+        - raises `KeyboardInterrupt`: another thread has called `interrupt`
         """
         module = getattr(function, "__module__", None) or __package__
         if module == "__main__":

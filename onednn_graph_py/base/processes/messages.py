@@ -20,8 +20,7 @@ class Form(NamedTuple):
     read: Callable[[bytes], Any]
 
 
-PICKLE = Form(pickle.dumps, pickle.loads)
-"""The form between processes that import the same package."""
+PICKLE = Form(pickle.dumps, pickle.loads)  # the form between processes that import the same package
 JSON = Form(lambda message: json.dumps(message).encode(), json.loads)
 """The form between processes that may import different versions of the package."""
 
@@ -31,15 +30,10 @@ def serve(
 ) -> None:
     """Answer requests from a connection until it ends, also in the midst of a request.
 
-    Parameters
-    ----------
-    descriptor : int
-        The number of the connection, as `Process` passes it.
-    answer : callable
-        Takes a request, and returns the answer.
-    first : object
-        The message sent before any request, so that the time of a request begins after start-up.
-    form : Form
+    - `descriptor`: the number of the connection, as `Process` passes it
+    - `answer`: takes a request, and returns the answer
+    - `first`: the message sent before any request, so that the time of a request begins after
+      start-up
     """
     end_without_caller(descriptor)
     connection = Connection(descriptor)

@@ -34,13 +34,8 @@ _KEPT = 2000  # the most bytes kept of a process's last output
 class NoAnswer(Exception):
     """A process has ended, or takes too long.
 
-    Parameters
-    ----------
-    reason : str
-    status : int, optional
-        Its exit status, negative for a signal; None if it takes too long.
-    errors : str
-        The end of its standard error, if `Process` keeps that.
+    - `status`: its exit status, negative for a signal; None if it takes too long
+    - `errors`: the end of its standard error, if `Process` keeps that
     """
 
     def __init__(self, reason: str, status: int | None = None, errors: str = "") -> None:
@@ -64,25 +59,13 @@ def _flags() -> list[str]:
 class Process:
     """A Python process, started with some arguments and the number of its end of a connection.
 
-    Parameters
-    ----------
-    *arguments : str
-        Such as those of `calling`.
-    python : str, optional
-        The executable; this process's by default.
-    environment : mapping of str to str, optional
-        By default the caller's.
-    folder : path, optional
-        The folder in which it runs; by default the caller's.
-    keep_errors : bool
-        Keep its standard error, which otherwise goes to the caller's.
-    form : Form
-        Of messages.
-
-    Raises
-    ------
-    OSError
-        No process can be started.
+    - `*arguments`: such as those of `calling`
+    - `python`: the executable; this process's by default
+    - `environment`: by default the caller's
+    - `folder`: the folder in which it runs; by default the caller's
+    - `keep_errors`: keep its standard error, which otherwise goes to the caller's
+    - `form`: of messages
+    - raises `OSError`: no process can be started
     """
 
     def __init__(
@@ -139,10 +122,7 @@ class Process:
     def answer(self, timeout: float | None = None) -> Any:
         """Wait for an answer, with a time limit in seconds.
 
-        Raises
-        ------
-        NoAnswer
-            It has ended, or takes too long.
+        - raises `NoAnswer`: it has ended, or takes too long
         """
         try:
             in_time = self._connection.poll(timeout)

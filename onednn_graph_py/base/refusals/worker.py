@@ -14,10 +14,8 @@ from ..processes import end_without_caller
 
 __all__ = ["MAKES", "TAKEN", "main"]
 
-MAKES = "makes the call\n"
-"""Printed before the call; oneDNN's lines follow."""
-TAKEN = "taken\n"
-"""Printed after the call if oneDNN took it."""
+MAKES = "makes the call\n"  # printed before the call; oneDNN's lines follow
+TAKEN = "taken\n"  # printed after the call if oneDNN took it
 
 
 def main() -> None:

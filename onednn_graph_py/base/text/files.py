@@ -23,8 +23,7 @@ _KINDS = (
 
 
 LONGEST_LINE = 1 << 20
-LARGEST_TEXT = 1 << 32
-"""Limits of text that is read line by line, in characters."""
+LARGEST_TEXT = 1 << 32  # limits of text that is read line by line, in characters
 
 
 class Unreadable(InvalidArgumentsError):
@@ -37,19 +36,9 @@ def open_limited(
 ) -> Iterator[BinaryIO]:
     """Open a regular file of at most so many bytes.
 
-    Parameters
-    ----------
-    path : str or path
-    limit : int
-    owners : container of int, optional
-        The users whose files are read; all by default.
-
-    Raises
-    ------
-    Unreadable
-        It is not a regular file, belongs to another user, or is too large.
-    OSError
-        It can't be opened.
+    - `owners`: the users whose files are read; all by default
+    - raises `Unreadable`: it is not a regular file, belongs to another user, or is too large
+    - raises `OSError`: it can't be opened
     """
     if "\0" in os.fspath(path):
         raise Unreadable(f"{path!r}: a path can't contain NUL")
@@ -85,10 +74,7 @@ def read_limited(
 def lines_of(file: TextIO) -> Iterator[str]:
     """Iterate over the lines of a text, of which very long ones come in pieces.
 
-    Raises
-    ------
-    Unreadable
-        The text is too large.
+    - raises `Unreadable`: the text is too large
     """
     left = LARGEST_TEXT
     while line := file.readline(LONGEST_LINE):
@@ -115,10 +101,7 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
 
     A pipe, a device, or a file in a folder that can't be written to, is written to as it is.
 
-    Raises
-    ------
-    OSError
-        The file can't be written.
+    - raises `OSError`: the file can't be written
     """
     target = os.path.realpath(path)
     try:

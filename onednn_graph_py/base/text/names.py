@@ -29,11 +29,7 @@ def needs(what: str, module: str, extra: str) -> ModuleNotFoundError:
 def printable(text: str, but: str = "\n") -> str:
     r"""Return a text with escapes for what a terminal could obey, or show in another order.
 
-    Parameters
-    ----------
-    text : str
-    but : str
-        Characters that stay as they are.
+    - `but`: characters that stay as they are
 
     Examples
     --------

@@ -5,7 +5,33 @@
 
 from __future__ import annotations
 
-__all__ = ["GraphMethods", "ModelMethods"]
+import operator
+from typing import Any
+
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+__all__ = ["ArrayMethods", "GraphMethods", "ModelMethods"]
+
+
+class ArrayMethods(NDArrayOperatorsMixin):
+    """Methods of a `Value`; its operators call NumPy's functions."""
+
+    __slots__ = ()
+
+
+def _in_place(name: str) -> Any:
+    plain = getattr(operator, name)
+
+    def method(self: Any, other: Any) -> Any:
+        result = plain(self, other)
+        # An input's array is the caller's: a new value, as for Python's numbers.
+        return result if self.producer is None else self.builder.overwritten(self, result)
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv", "matmul", "floordiv", "mod", "pow"):
+    setattr(ArrayMethods, f"__i{_name}__", _in_place(_name))
 
 
 class GraphMethods:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
 import numbers
 import operator
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ... import _core
-from ...base.dtypes import HOST_DTYPES, NUMPY_NAMES, data_type_of
+from ...base.dtypes import data_type_of, dtype_name
 from ...base.errors import (
     InvalidArgumentsError,
     InvalidDataTypeError,
@@ -85,6 +86,8 @@ class GraphBuilder(BuilderMethods):
         self._scopes: list[str] = []
         # `serialization` keeps other data from the file of a loaded graph here.
         self.origin: Any = None
+        # Whether NumPy's functions take arrays of f64 as f32; `trace` sets it.
+        self.narrow = False
 
     def __repr__(self) -> str:
         c = self.contents
@@ -186,7 +189,7 @@ class GraphBuilder(BuilderMethods):
             raise InvalidShapeError(
                 f"input {made!r}: dims must be -1 (not known) or not negative, got {list(dims)}"
             )
-        value = Value(self, dims, _dtype_name(dtype), made)
+        value = Value(self, dims, dtype_name(dtype), made)
         if strides is not None:
             value.strides = _whole_numbers(strides, f"input {made!r}: strides")
             if len(value.strides) != len(dims) or not is_whole(dims):
@@ -252,7 +255,7 @@ class GraphBuilder(BuilderMethods):
         if dtype is None:
             dtype = data_type_of(values.dtype).name
         else:
-            dtype = _dtype_name(dtype)
+            dtype = dtype_name(dtype)
             given, values = values, converted(values, dtype, made)
             if copy is False and values is not given:
                 raise InvalidArgumentsError(
@@ -294,13 +297,18 @@ class GraphBuilder(BuilderMethods):
             raise TypeError(f"{what} must be a Value, got {type(value).__name__}")
         if value.builder is not self:
             raise InvalidArgumentsError(f"{what}: {value!r} belongs to another GraphBuilder")
+        if value.stale:
+            raise InvalidArgumentsError(
+                f"{what}: {value!r} shares memory with what was written in place at {value.stale}, "
+                "which a model can't do; write x = x + y there instead of x += y"
+            )
         return value
 
     def _operand(self, given: ValueLike, like: Value | None = None) -> Value:
         """Return a value; turn an array, or a number with the type of `like`, into a constant."""
         if isinstance(given, Value):
             return self._own(given, "it")
-        if isinstance(given, numbers.Real) and not isinstance(given, np.generic):
+        if isinstance(given, (numbers.Real, np.bool_)):
             if like is None:
                 raise TypeError("a number needs another operand that is a value; use constant")
             # oneDNN would give the result of a scalar and a tensor of one element the rank 1.
@@ -318,9 +326,9 @@ class GraphBuilder(BuilderMethods):
                 made.append(convert(i, operand))
             yield tuple(made)
         except Exception:
-            for value, operand in zip(made, given, strict=False):
-                if value is not operand:
-                    self.contents.constants.remove(value)
+            fresh = {v.id for v, operand in zip(made, given, strict=False) if v is not operand}
+            kept = [v for v in self.contents.constants if v.id not in fresh]
+            self.contents.constants = kept
             raise
 
     # -- ops
@@ -388,7 +396,7 @@ class GraphBuilder(BuilderMethods):
             made = check(kind, given, attrs, outputs, name=full)
             if dtype is not None:
                 wanted = [(s.shape, s.dtype) for s in made]
-                wanted[0] = (wanted[0][0], _dtype_name(dtype))
+                wanted[0] = (wanted[0][0], dtype_name(dtype))
                 made = check(kind, given, attrs, wanted, name=full)
             for i, spec in enumerate(made):
                 if spec.dtype is None:
@@ -503,7 +511,7 @@ class GraphBuilder(BuilderMethods):
         if not callable(function):
             raise TypeError(f"update: function must be callable, got {type(function).__name__}")
         self._own(target, f"{label}: target")
-        if not target.updated or any(target in n.inputs for n in self.contents.nodes):
+        if not target.updated or target.id in readers_of(self):
             raise InvalidArgumentsError(
                 f"{label}: target must be an input made with updated=True that no op reads, got "
                 f"{target!r}"
@@ -518,7 +526,7 @@ class GraphBuilder(BuilderMethods):
     def _taken(self, label: str, i: int, given: Any) -> Value:
         if not isinstance(given, Value):
             array = np.asarray(given)
-            return self.constant(array, _dtype_name(array.dtype))
+            return self.constant(array, dtype_name(array.dtype))
         value = self._own(given, f"{label}: value {i}")
         if value.dtype in ("s4", "u4"):
             raise InvalidDataTypeError(
@@ -551,6 +559,52 @@ class GraphBuilder(BuilderMethods):
             value.name = name if len(fresh) == 1 or not name else f"{name}:{i}"
         self.contents.nodes.append(node)
         return fresh[0] if len(fresh) == 1 else fresh or None
+
+    def overwritten(self, target: Value, result: Value) -> Value:
+        """Let a value be another one from now on, as when NumPy writes to an array in place.
+
+        Ops that read it before keep what they read. What shares its memory can't be read any more.
+
+        Raises
+        ------
+        InvalidArgumentsError
+            It is an input or a constant.
+        InvalidShapeError
+            The result has another shape.
+        """
+        self._own(target, "out")
+        if target.producer is None:
+            raise InvalidArgumentsError(
+                f"at {caller()}: {target!r} can't be written to in place; use the result instead"
+            )
+        if target.shape != result.shape or target.dtype != result.dtype:
+            raise InvalidShapeError(f"at {caller()}: {result!r} can't be written to {target!r}")
+        nodes = self.contents.nodes
+        if not nodes or nodes[-1].outputs[0] is not result:
+            result = self.op("Reorder", result)
+        shared = {target.id}
+        views = [n for n in nodes if isinstance(n, ViewNode) or n.kind == "StaticReshape"]
+        for _, node in itertools.product(views, views):
+            ends = {node.inputs[0].id, node.outputs[0].id}
+            shared |= ends if ends & shared else set()
+        before = copy.copy(target)
+        becomes = {id(target): before, id(result): target}
+        for i, node in enumerate(nodes):
+            for value in (*node.inputs, *node.outputs):
+                if value.id in shared and value is not target:
+                    value.stale = caller()
+            nodes[i] = replace(
+                node,
+                inputs=tuple(becomes.get(id(v), v) for v in node.inputs),
+                outputs=tuple(becomes.get(id(v), v) for v in node.outputs),
+            )
+        target.become(result)
+        for node in nodes:
+            for value in node.outputs:
+                value.producer = node
+        outputs = self.contents.outputs
+        self.contents.outputs = {k: becomes.get(id(v), v) for k, v in outputs.items()}
+        return target
 
     # -- copies
 
@@ -645,24 +699,6 @@ def _restored(
     return builder
 
 
-def _dtype_name(dtype: Any) -> str:
-    """Return oneDNN's name of a data type, given by its or NumPy's name, dtype or enumerator."""
-    if isinstance(dtype, str) and dtype in HOST_DTYPES:
-        return dtype
-    if isinstance(dtype, str) and dtype in NUMPY_NAMES:
-        return NUMPY_NAMES[dtype]
-    if isinstance(dtype, str):
-        name = _core.logical_tensor(0, dtype, [1], "strided").get_data_type().name
-    elif hasattr(dtype, "name") and hasattr(dtype, "value"):
-        name = str(dtype.name)
-    else:
-        found = [name for name, d in HOST_DTYPES.items() if d == np.dtype(dtype)]
-        name = found[0] if found else data_type_of(np.dtype(dtype)).name
-    if name == "undef":
-        raise InvalidArgumentsError("a tensor needs a data type, got undef")
-    return name
-
-
 def _declared(label: str, outputs: Any) -> list[tuple[tuple[int, ...], str]]:
     """Return the declared outputs of a host step, checked."""
     made = []
@@ -679,7 +715,7 @@ def _declared(label: str, outputs: Any) -> list[tuple[tuple[int, ...], str]]:
                 f"{label}: dims of output {i} must be -1 (unknown) or not negative, got "
                 f"{list(dims)}"
             )
-        name = _dtype_name(dtype)
+        name = dtype_name(dtype)
         if name in ("s4", "u4"):
             raise InvalidDataTypeError(f"{label}: a host step can't make packed {name}")
         made.append((dims, name))

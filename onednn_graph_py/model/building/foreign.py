@@ -165,7 +165,7 @@ class ViewNode(ForeignNode):
 # -- functions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HostNode(ForeignNode):
     """A Python function over arrays, which runs as a step of a model.
 
@@ -211,7 +211,7 @@ class HostNode(ForeignNode):
             raise
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class UpdateNode(HostNode):
     """A function that writes to its first input, an input of the graph, which is its output."""
 
@@ -232,7 +232,7 @@ class UpdateNode(HostNode):
         self._call([*written, *map(_read_only, read[1:])])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CallNode(HostNode):
     """A function that returns its outputs.
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 
 from ...base.errors import InvalidShapeError, OneDNNError, reworded
 from ...ops.tensor_spec import TensorSpec
 from .builder import GraphBuilder
-from .value import is_whole
+from .value import Node, is_whole
 
-__all__ = ["infer_shapes"]
+__all__ = ["infer_rest", "infer_shapes"]
 
 
 def infer_shapes(
@@ -25,9 +25,28 @@ def infer_shapes(
     shapes: dict[int, tuple[int, ...]] = dict(given)
     for value in builder.constants:
         shapes[value.id] = value.shape or ()
+    _infer(builder.nodes, shapes)
+    return shapes
+
+
+def infer_rest(nodes: Sequence[Node], shapes: dict[int, tuple[int, ...]]) -> None:
+    """Infer the shapes of constants and results that are missing, and add them.
+
+    Raises
+    ------
+    InvalidShapeError
+        One can't be inferred.
+    """
+    missing = [n for n in nodes if any(v.id not in shapes for v in n.outputs)]
+    for value in (v for n in nodes for v in n.inputs if v.data is not None):
+        shapes.setdefault(value.id, value.shape or ())
+    _infer(missing, shapes)
+
+
+def _infer(nodes: Sequence[Node], shapes: dict[int, tuple[int, ...]]) -> None:
     # Most ops of a deep model equal an earlier one.
     inferred: dict[Hashable, tuple[TensorSpec, ...]] = {}
-    for node in builder.nodes:
+    for node in nodes:
         inputs = tuple(TensorSpec(shapes[v.id], v.dtype) for v in node.inputs)
         key = (node.signature, inputs, tuple((v.shape, v.dtype) for v in node.outputs))
         made = inferred.get(key)
@@ -44,4 +63,3 @@ def infer_shapes(
                     f"inferred from the inputs, only {spec}"
                 )
             shapes[value.id] = spec.shape
-    return shapes

@@ -71,6 +71,8 @@ def _method(owner: type[OpMethods], kind: str, schema: OpSchema) -> Callable[...
             if len(inputs) == 1 and isinstance(inputs[0], list | tuple):
                 inputs = tuple(inputs[0])  # as NumPy and torch take them
             return self.add_op(kind, inputs, given, dtype=dtype, name=name)
+        if self._leading_inputs and len(inputs) > len(ports):
+            return self.as_numpy(kind, inputs, given, dtype=dtype, name=name)
         values = list(inputs)
         label = label_of(kind, name or "")
         for i, port in enumerate(ports):
@@ -138,6 +140,9 @@ class OpMethods:
     ) -> Any:
         """Add an op of this kind."""
         raise NotImplementedError
+
+    # What ``x.softmax(-1)`` and ``x.round(2)`` mean: NumPy's function, as no input is left over.
+    as_numpy = add_op
 
 
 class BuilderMethods(OpMethods, GraphMethods):

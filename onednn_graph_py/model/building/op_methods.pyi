@@ -26,6 +26,15 @@ class OpMethods:
         dtype: str | None,
         name: str | None,
     ) -> Any: ...
+    def as_numpy(
+        self,
+        kind: str,
+        inputs: Sequence[Any],
+        attrs: dict[str, Any],
+        *,
+        dtype: Any,
+        name: Any,
+    ) -> Any: ...
 
 class BuilderMethods(OpMethods, GraphMethods):
     def abs(self, src: ValueLike, *, dtype: str | None = None, name: str | None = None) -> Value:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-import numbers
 import operator
 import os
 import sys
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +24,7 @@ from ...ops.check import check
 from ...ops.lookup import row
 from ...ops.tensor_spec import TensorSpec
 from ...ops.terms import label_of
+from .attached_methods import ArrayMethods
 from .indexing import items_of
 from .op_methods import BuilderMethods, ValueMethods
 
@@ -52,7 +52,8 @@ _PACKED = ("s4", "u4")
 
 _unique_ids = itertools.count(FIRST_ID)
 
-_PACKAGE = str(Path(__file__).resolve().parents[2]) + os.sep
+# NumPy calls back what its operators and functions are given.
+_INSIDE = tuple(str(Path(file).resolve().parent) + os.sep for file in (_core.__file__, np.__file__))
 
 
 def new_id() -> int:
@@ -66,7 +67,7 @@ def caller() -> str:
     In a notebook this is ``In[3]:12``, with the cell's number, as in IPython's tracebacks.
     """
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):
         frame = frame.f_back
     file = frame.f_code.co_filename
     shell = frame.f_globals.get("get_ipython")
@@ -132,7 +133,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Node:
     """One op of a graph.
 
@@ -186,12 +187,12 @@ class Node:
         return row(self.kind).value_of(name, self.attrs)
 
 
-class Value(ValueMethods):
+class Value(ArrayMethods, ValueMethods):
     """A tensor of a graph that is being built.
 
-    ``+ - * / @ ** abs() -x >=`` make ops, with NumPy's broadcasting; the other operand may be a
-    Python number or an array. Every op is a method too, with this value as its first input:
-    ``x.relu()``. Values come from a `GraphBuilder`.
+    NumPy's operators, functions and methods make ops, or host steps where oneDNN has none. Every op
+    is a method too, with this value as its first input: ``x.relu()``. Values come from a
+    `GraphBuilder`, or are what `trace` and `jit` call a function with.
 
     Attributes
     ----------
@@ -207,10 +208,10 @@ class Value(ValueMethods):
         The elements of a constant, read-only.
     """
 
-    __slots__ = ("_producer", "data", "dtype", "id", "name", "shape", "strides", "updated")
+    __slots__ = ("_producer", "data", "dtype", "id", "name", "shape", "stale", "strides", "updated")
 
-    # Makes NumPy leave ``array + value`` to this class.
-    __array_ufunc__ = None
+    # ``==`` compares elements, as NumPy does; a value is itself and no other.
+    __hash__ = object.__hash__
 
     def __init__(
         self, builder: BuilderMethods, shape: tuple[int, ...] | None, dtype: str, name: str = ""
@@ -223,7 +224,14 @@ class Value(ValueMethods):
         self.strides: tuple[int, ...] | None = None
         self.updated = False
         self.data: npt.NDArray[Any] | None = None
+        # The line that wrote to its memory in place, by another name.
+        self.stale = ""
         self._producer: weakref.ref[Node] | None = None
+
+    def become(self, other: Value) -> None:
+        """Become another value, as what is written to in place does."""
+        for slot in Value.__slots__:
+            setattr(self, slot, getattr(other, slot))
 
     def __repr__(self) -> str:
         what = "constant " if self.data is not None else ""
@@ -284,6 +292,16 @@ class Value(ValueMethods):
             raise InvalidShapeError(f"{self!r}: the number of dims is not known")
         return len(self.shape)
 
+    @property
+    def size(self) -> int:
+        """The number of elements; -1 if a dim is unknown."""
+        return math.prod(self.shape or ()) if is_whole(self.shape or ()) else -1
+
+    @property
+    def device(self) -> str:
+        """The kind of device, as the Array API asks."""
+        return self.builder.engine_kind.name
+
     def add_op(
         self,
         kind: str,
@@ -296,74 +314,13 @@ class Value(ValueMethods):
         """Add an op whose first input is this value; see `GraphBuilder.add_op`."""
         return self.builder.add_op(kind, [self, *inputs], attrs, dtype=dtype, name=name)
 
-    # -- operators
-
-    def _binary(self, kind: str, other: Any, *, swapped: bool = False) -> Value:
-        if not isinstance(other, (Value, numbers.Real, np.ndarray, np.generic)):
-            return NotImplemented  # type: ignore[no-any-return]
-        pair = (other, self) if swapped else (self, other)
-        made: Value = self.builder.add_op(kind, pair, {})
-        return made
-
-    def __add__(self, other: Any) -> Value:
-        return self._binary("Add", other)
-
-    def __radd__(self, other: Any) -> Value:
-        return self._binary("Add", other)
-
-    def __sub__(self, other: Any) -> Value:
-        return self._binary("Subtract", other)
-
-    def __rsub__(self, other: Any) -> Value:
-        return self._binary("Subtract", other, swapped=True)
-
-    def __mul__(self, other: Any) -> Value:
-        return self._binary("Multiply", other)
-
-    def __rmul__(self, other: Any) -> Value:
-        return self._binary("Multiply", other)
-
-    def __truediv__(self, other: Any) -> Value:
-        return self._binary("Divide", other)
-
-    def __rtruediv__(self, other: Any) -> Value:
-        return self._binary("Divide", other, swapped=True)
-
-    def __matmul__(self, other: Any) -> Value:
-        return self._binary("MatMul", other)
-
-    def __rmatmul__(self, other: Any) -> Value:
-        return self._binary("MatMul", other, swapped=True)
-
-    def __ge__(self, other: Any) -> Value:
-        return self._binary("GreaterEqual", other)
-
-    def __le__(self, other: Any) -> Value:
-        return self._binary("GreaterEqual", other, swapped=True)
-
-    def __neg__(self) -> Value:
-        return self._binary("Multiply", -1.0)
-
-    def __abs__(self) -> Value:
-        made: Value = self.builder.add_op("Abs", [self], {})
-        return made
-
-    def __pow__(self, exponent: Any) -> Value:
-        if not isinstance(exponent, numbers.Real):
-            return NotImplemented
-        if exponent in (2, 0.5):
-            kind, attrs = ("Square" if exponent == 2 else "Sqrt"), {}
-        else:
-            kind, attrs = "Pow", {"beta": float(exponent)}
-        made: Value = self.builder.add_op(kind, [self], attrs)
-        return made
-
     # -- views
 
     def __getitem__(self, index: Any) -> Value:
         """Take a part of the tensor, by NumPy's basic indices: ``x[:, 1:9:2]``, ``x[..., None]``.
 
-        It is a view: a call copies nothing, unless what reads the part is faster on a copy.
+        It is a view: a call copies nothing, unless what reads the part is faster on a copy. Arrays
+        and values of integers among the indices make a host step.
 
         Raises
         ------
@@ -372,10 +329,28 @@ class Value(ValueMethods):
         InvalidArgumentsError
             It can't be a view: a step is negative, or an index is an array.
         """
+        indices = index if isinstance(index, tuple) else (index,)
+        if any(isinstance(i, (Value, np.ndarray, list)) for i in indices):
+            return self._taken(index)
         return self._view("Slice", {"index": items_of(index, self.ndim)})
 
-    def __iter__(self) -> Any:
-        raise TypeError(f"{self!r} can't be iterated over; index it, or use split")
+    def __len__(self) -> int:
+        if not self.shape or self.shape[0] < 0:
+            raise TypeError(f"{self!r} at {caller()} has no length: its first dim is not known")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Value]:
+        return (self[i] for i in range(len(self)))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError(
+            f"{self!r} at {caller()} can't be written to in place; write np.where(mask, new, x) or "
+            "np.concatenate of its parts and new ones"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        # Only names that values lack come here.
+        raise AttributeError(f"values have no {name!r}{self._instead(name)}")
 
     def squeeze(self, axis: int | Sequence[int]) -> Value:
         """Remove dims of size 1, as ``numpy.squeeze`` does.
@@ -386,9 +361,19 @@ class Value(ValueMethods):
             Such a dim has another size, or there is no such dim.
         """
         axes = [axis] if isinstance(axis, int) else axis
-        return self._view("Squeeze", {"axes": tuple(sorted({self._axis(a) for a in axes}))})
+        return self._view("Squeeze", {"axes": tuple(sorted({self.axis_of(a) for a in axes}))})
 
-    def transpose(self, axes: Sequence[int] | None = None) -> Value:
+    @property
+    def T(self) -> Value:
+        """The value with its dims reversed."""
+        return self.transpose()
+
+    @property
+    def mT(self) -> Value:
+        """The value with its last two dims swapped."""
+        return self.swapaxes(-1, -2)
+
+    def transpose(self, axes: Sequence[int] | int | None = None, *others: int) -> Value:
         """Reorder the dims, as ``numpy.transpose`` does; by default they are reversed.
 
         `static_transpose` is oneDNN's op, which moves the elements.
@@ -398,8 +383,9 @@ class Value(ValueMethods):
         InvalidShapeError
             `axes` are not each dim once.
         """
-        given = range(self.ndim)[::-1] if axes is None else axes
-        order = tuple(self._axis(a) for a in given)
+        given = (axes, *others) if isinstance(axes, int) else axes
+        given = range(self.ndim)[::-1] if given is None else given
+        order = tuple(self.axis_of(a) for a in given)
         if sorted(order) != list(range(self.ndim)):
             raise InvalidShapeError(
                 f"transpose: axes must be each of {self.ndim} dims once, got {list(given)}"
@@ -438,7 +424,7 @@ class Value(ValueMethods):
         InvalidShapeError
             The dim is not a multiple of the number of parts, is unknown, or does not exist.
         """
-        along = self._axis(axis)
+        along = self.axis_of(axis)
         size = (self.shape or ())[along]
         if isinstance(sections, int):
             if sections < 1 or size < 0 or size % sections:
@@ -451,7 +437,14 @@ class Value(ValueMethods):
         before = (slice(None),) * along
         return tuple(self[(*before, slice(a, b))] for a, b in itertools.pairwise(edges))
 
-    def _axis(self, axis: int) -> int:
+    def axis_of(self, axis: int) -> int:
+        """Return an axis counted from the first.
+
+        Raises
+        ------
+        InvalidIndexError
+            There is no such axis.
+        """
         if not -self.ndim <= axis < self.ndim:
             raise InvalidIndexError(
                 f"axis {axis} is out of range for {self.ndim} dims, those of {self!r}"
@@ -462,11 +455,19 @@ class Value(ValueMethods):
         made: Value = self.builder.add_view(kind, self, attrs)
         return made
 
-    def __bool__(self) -> bool:
-        raise TypeError(f"{self!r} has no truth value: it has no elements before the graph runs")
+    def _refuse(self, *given: Any) -> Any:
+        raise TypeError(
+            f"{self!r} has no truth value: it has no elements before the graph runs; at {caller()} "
+            "write np.where(condition, x, y) instead of an if, and keep x instead of float(x)"
+        )
+
+    __bool__ = __float__ = __int__ = __index__ = __complex__ = _refuse
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> npt.NDArray[Any]:
-        raise TypeError(f"{self!r} is not an array: it has no elements before the graph runs")
+        raise TypeError(
+            f"{self!r} is not an array: it has no elements before the graph runs; at {caller()} "
+            "write np.stack instead of np.array; pass the table of table[x] as an argument"
+        )
 
 
 ValueLike = Any

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from ... import _core
 from ...base.errors import InvalidGraphError, OneDNNError, UnimplementedError, reworded
@@ -11,7 +11,7 @@ from ..building.foreign import ForeignNode
 from ..building.value import Node
 from ..rewriting import AVOIDING, RECIPES
 from . import partitions
-from .constants import reading_folded
+from .constants import know_constants, reading_folded
 from .fates import Refused, Runs, Slow, add_group, add_part
 from .foreign_steps import add_foreign
 from .forms import add_form
@@ -72,6 +72,7 @@ def _with_folded(
     draft: PlanDraft, nodes: Nodes, partition: _core.partition | None
 ) -> tuple[Nodes, _core.partition | None]:
     """Replace folded inputs of a group, if oneDNN still makes one partition of it."""
+    know_constants(draft, nodes)
     reading = reading_folded(draft, nodes)
     if reading is nodes or partition is None:
         return reading, partition
@@ -88,26 +89,18 @@ def _unsupported(node: Node, engine_kind: str) -> UnimplementedError:
         return UnimplementedError(f"{where}: a Wildcard stands for an op that oneDNN does not know")
     return UnimplementedError(
         f"{where}: oneDNN has no {engine_kind} kernel for this op alone; without "
-        "fallback='error' it is computed in another way"
+        "fallback='error' NumPy computes it"
     )
-
-
-def _reduces_nothing(node: Node, shapes: Mapping[int, tuple[int, ...]]) -> bool:
-    """Return whether a reduction is over dims of 1 only, which needs no kernel."""
-    if node.kind not in with_trait("reduces"):
-        return False
-    axes = node.attr("axes") or ()
-    return bool(axes) and all(shapes[node.inputs[0].id][axis] == 1 for axis in axes)
 
 
 def _add_without_kernel(draft: PlanDraft, node: Node, error: OneDNNError) -> None:
     """Add an op that oneDNN can't run alone: written in another way, or computed in NumPy."""
-    if draft.options.fallback == "error" and not _reduces_nothing(node, draft.shapes):
-        raise error from None
     draft.progress.without_kernel += 1
     why = f"oneDNN has no kernel for this {node.kind}"
     if _add_alternative(draft, node, why) is not None:
         return
+    if draft.options.fallback == "error":
+        raise error from None
     add_reference(draft, node, why)
     if draft.steps[-1].implementation == "reference":
         draft.progress.in_numpy.append(((node,), why))

@@ -70,7 +70,7 @@ def _choice_of(draft: PlanDraft, nodes: Nodes) -> Choice | None:
     """Return the forms of a group; None if it has only one."""
     work = flop(nodes, draft.shapes)
     table = faster_form(draft.group(nodes), draft.conditions)
-    if table is None and (work < _LEAST or draft.options.tune == "off"):
+    if table is None and work < _LEAST:
         return None
     fitting = {form: _written(draft, nodes, form) for form in FORMS}
     if not any(fitting.values()):
@@ -136,6 +136,7 @@ def add_form(draft: PlanDraft, nodes: Nodes, why: str = "") -> bool:
     choice = draft.choices[key]
     if choice is None:
         return False
+    draft.choice_of[tuple(n.id for n in nodes)] = choice
     form, reason = chosen(draft, choice)
     if not form:
         return False
@@ -171,6 +172,6 @@ def add_in_form(draft: PlanDraft, nodes: Nodes, form: str, why: str = "") -> boo
 def note_measured(draft: PlanDraft) -> None:
     """Write into each step what was measured of its group's forms."""
     for step in draft.steps:
-        choice = draft.choices.get(draft.key(step.nodes)) if step.compiled is not None else None
+        choice = draft.choice_of.get(tuple(n.id for n in step.nodes))
         if choice is not None:
             step.measured = _measured_text(draft, choice)

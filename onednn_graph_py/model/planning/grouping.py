@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -11,9 +10,9 @@ from ...base.errors import InvalidGraphError
 from ..building.builder import GraphBuilder
 from ..building.foreign import ForeignNode, UpdateNode
 from ..building.order import run_order
-from ..building.value import Node, Value, new_id
+from ..building.value import Node
 
-__all__ = ["needed", "one_dequantize_each", "ordered", "without_circles"]
+__all__ = ["needed", "ordered", "without_circles"]
 
 _Groups = list[tuple[tuple[Node, ...], Any]]
 
@@ -53,46 +52,6 @@ def _require_updates_first(builder: GraphBuilder) -> None:
                 f"output {name!r} is the input {value.name!r}, which "
                 f"{updated[value.id].label} updates; it must be what the update returns"
             )
-
-
-def one_dequantize_each(
-    builder: GraphBuilder, nodes: Sequence[Node]
-) -> tuple[list[Node], dict[int, int]]:
-    """Give every op that reads a dequantized tensor its own Dequantize.
-
-    oneDNN computes an op in integers only if no other op reads the result of its Dequantize.
-
-    Returns
-    -------
-    list of Node
-    dict of int to int
-        For each new value, by its id, the id of the value that it equals.
-    """
-    equals: dict[int, int] = {}
-    readers: dict[int, int] = {v.id: 1 for v in builder.outputs.values()}
-    for node in nodes:
-        for i in {v.id for v in node.inputs}:
-            readers[i] = readers.get(i, 0) + 1
-    shared = {
-        n.outputs[0].id: n for n in nodes if n.kind == "Dequantize" and readers[n.outputs[0].id] > 1
-    }
-    if not shared:
-        return list(nodes), equals
-    kept = {v.id for v in builder.outputs.values()}
-    made: list[Node] = []
-    for node in nodes:
-        inputs = {v.id: v for v in node.inputs}
-        for i in inputs.keys() & shared.keys():
-            if i not in kept:
-                kept.add(i)  # the first reader keeps the original
-                continue
-            original = shared[i]
-            value = Value(builder, inputs[i].shape, inputs[i].dtype, inputs[i].name)
-            equals[value.id] = i
-            made.append(replace(original, id=new_id(), outputs=(value,)))
-            inputs[i] = value
-        made.append(replace(node, inputs=tuple(inputs[v.id] for v in node.inputs)))
-    return made, equals
 
 
 def _before(groups: _Groups) -> list[list[int]]:

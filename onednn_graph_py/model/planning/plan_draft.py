@@ -18,6 +18,7 @@ from ...safety.group import Group
 from ...safety.nodes import group_of
 from ..building.builder import GraphBuilder, graph_of, leaving_of
 from ..building.foreign import ForeignNode
+from ..building.infer import infer_rest
 from ..building.value import Node, Value
 from ..rewriting import complete
 from ..verdicts import Judge, Subject, subject_of
@@ -93,7 +94,7 @@ class PlanDraft:
         self._engine = engine
         self.shapes = shapes
         self.shared = shared if shared is not None else Shared(builder, options)
-        shapes.update({value: shapes[of] for value, of in self.shared.equals.items()})
+        infer_rest(self.shared.nodes, shapes)
         self.options = options
         self.threads = threads
         self.conditions = current(threads or None)
@@ -106,6 +107,7 @@ class PlanDraft:
         self.candidates: dict[Hashable, Any] = {}
         # The groups that can be written in several forms (see `forms`).
         self.choices: dict[Hashable, Any] = {}
+        self.choice_of: dict[tuple[int, ...], Any] = {}
         self.progress = Progress(known=dict(self.shared.known))
         for value in builder.inputs:
             self.known.setdefault(value.id, value.described(shapes[value.id]))

@@ -15,10 +15,10 @@ from ..building.builder import GraphBuilder, graph_of, leaving_of, readers_of
 from ..building.constant_arrays import lies_apart
 from ..building.foreign import ForeignNode
 from ..building.value import Node, Value, is_whole
-from ..rewriting import fused
+from ..rewriting import FIRST, rewritten
 from .folding import FoldedConstants
 from .group_keys import form_of, values_of
-from .grouping import needed, one_dequantize_each, ordered
+from .grouping import needed, ordered
 from .options import CompileOptions
 from .pace import Paces
 from .partition_ids import partition_of
@@ -59,8 +59,8 @@ class Shared:
         self.builder = builder
         nodes = needed(builder, builder.nodes)
         if options.policy == "fusion":
-            nodes = needed(builder, fused(builder, nodes))
-        self.nodes, self.equals = one_dequantize_each(builder, nodes)
+            nodes = needed(builder, rewritten(FIRST, builder, nodes))
+        self.nodes = nodes
         self.readers = readers_of(builder, self.nodes)
         self.row_major = row_major_results(self.nodes, self.readers)
         self.without_gaps = read_without_gaps(self.nodes, self.readers)

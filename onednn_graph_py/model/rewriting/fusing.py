@@ -5,19 +5,13 @@ oneDNN has a kernel for the one op, and patterns that fuse it; in parts it finds
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 
-from ..building.builder import GraphBuilder, readers_of
 from ..building.value import Node, Value
-from .rule import Ops, Rule
+from .gelu import as_gelu
+from .rule import Ops, Rule, number_of
 
-__all__ = ["FUSING", "fused"]
-
-
-def _number(value: Value) -> float | None:
-    """Return the one element of a constant."""
-    return None if value.data is None or value.data.size != 1 else float(value.data.item())
+__all__ = ["FUSING"]
 
 
 def _reduced(ops: Ops, value: Value, kind: str) -> tuple[Value, int] | None:
@@ -34,7 +28,7 @@ def _square_root(ops: Ops, value: Value) -> Value | None:
     node = ops.maker(value, "Square", "Multiply", "Pow")
     if node is None or (node.kind == "Pow" and node.attrs["beta"] != 2):
         return None
-    return node.inputs[0] if len({v.id for v in node.inputs}) == 1 else None
+    return node.inputs[0] if ops.equal(node.inputs[0], node.inputs[-1]) else None
 
 
 def _quotients(ops: Ops, value: Value) -> Iterator[tuple[Value, Value]]:
@@ -50,7 +44,7 @@ def _quotients(ops: Ops, value: Value) -> Iterator[tuple[Value, Value]]:
         if (
             inverse.kind == "Reciprocal"
             or (inverse.kind == "Pow" and inverse.attrs["beta"] == -1)
-            or (inverse.kind == "Divide" and _number(inverse.inputs[0]) == 1)
+            or (inverse.kind == "Divide" and number_of(inverse.inputs[0]) == 1)
         ):
             pairs.append((numerator, inverse.inputs[-1]))
     for numerator, root in pairs:
@@ -75,34 +69,51 @@ def _normalized(ops: Ops, centered: Value, shifted: Value) -> tuple[Value, float
         return None
     x, mean = difference.inputs
     last = len(x.shape or ()) - 1
-    if _reduced(ops, mean, "ReduceMean") != (x, last):
+    whole = _reduced(ops, mean, "ReduceMean")
+    if whole is None or not ops.equal(whole[0], x) or whole[1] != last:
         return None
     for variance, shift in ops.operands(shifted, "Add"):
-        squares, epsilon = _reduced(ops, variance, "ReduceMean"), _number(shift)
+        squares, epsilon = _reduced(ops, variance, "ReduceMean"), number_of(shift)
         if squares is None or epsilon is None or not epsilon > 0 or squares[1] != last:
             continue
-        if _square_root(ops, squares[0]) is centered:
+        root = _square_root(ops, squares[0])
+        if root is not None and ops.equal(root, centered):
             return x, epsilon
     return None
 
 
-def _scaled(ops: Ops, value: Value) -> Iterator[tuple[Value, Value, tuple[Value, ...]]]:
-    """Yield what may be a normalization: what is centered, its variance, gamma and beta.
+def _without_parameters(ops: Ops, value: Value) -> tuple[Value, float] | None:
+    """Return what a value normalizes to mean 0 and variance 1, and epsilon."""
+    whole = ops.maker(value, "LayerNorm")
+    if whole is not None:
+        last = int(whole.attr("begin_norm_axis")) % len(value.shape or (0,)) + 1
+        if whole.attr("use_affine") or len(whole.outputs) > 1 or last != len(value.shape or ()):
+            return None
+        return whole.inputs[0], float(whole.attr("epsilon"))
+    for centered, shifted in _quotients(ops, value):
+        found = _normalized(ops, centered, shifted)
+        if found is not None:
+            return found
+    return None
+
+
+def _normalizations(
+    ops: Ops, value: Value
+) -> Iterator[tuple[tuple[Value, float] | None, tuple[Value, ...]]]:
+    """Yield what may be normalized in a value, with epsilon, and gamma and beta.
 
     Without a summand behind it it has no gamma and beta: LayerNorm has both or none.
     """
-    for centered, shifted in _quotients(ops, value):
-        yield centered, shifted, ()
+    yield _without_parameters(ops, value), ()
     for scaled, beta in ops.operands(value, "Add"):
         if not ops.is_read_once(scaled):
             continue
         for normal, gamma in ops.operands(scaled, "Multiply"):
             if ops.is_read_once(normal):
-                for centered, shifted in _quotients(ops, normal):
-                    yield centered, shifted, (gamma, beta)
+                yield _without_parameters(ops, normal), (gamma, beta)
         for product, shifted in _quotients(ops, scaled):
             for centered, gamma in ops.operands(product, "Multiply"):
-                yield centered, shifted, (gamma, beta)
+                yield _normalized(ops, centered, shifted), (gamma, beta)
 
 
 def _as_layer_norm(ops: Ops, node: Node) -> bool:
@@ -110,8 +121,7 @@ def _as_layer_norm(ops: Ops, node: Node) -> bool:
 
     In 16 bits the whole rounds less often than its parts.
     """
-    for centered, shifted, parameters in _scaled(ops, node.outputs[0]):
-        found = _normalized(ops, centered, shifted)
+    for found, parameters in _normalizations(ops, node.outputs[0]):
         if found is None:
             continue
         x, epsilon = found
@@ -123,53 +133,89 @@ def _as_layer_norm(ops: Ops, node: Node) -> bool:
     return False
 
 
+def _largest(ops: Ops, value: Value) -> tuple[Value, int] | None:
+    """Return what a maximum is of, and its axis; NumPy's is twice that of the halves."""
+    for most, two in ops.operands(value, "Multiply"):
+        reduced = _reduced(ops, most, "ReduceMax") if number_of(two) == 2 else None
+        if reduced is not None:
+            return next(
+                ((x, reduced[1]) for x, half in ops.operands(reduced[0], "Multiply")
+                 if number_of(half) == 0.5),
+                None,
+            )  # fmt: skip
+    return _reduced(ops, value, "ReduceMax")
+
+
 def _as_softmax(ops: Ops, node: Node) -> bool:
     """Write exponentials of what lies below the maximum, divided by their sum, as SoftMax."""
     powers, total = node.inputs
     exp, summed = ops.maker(powers, "Exp"), _reduced(ops, total, "ReduceSum")
     below = None if exp is None else ops.maker(exp.inputs[0], "Subtract")
-    if below is None or summed is None or summed[0] is not powers:
+    if below is None or summed is None or not ops.equal(summed[0], powers):
         return False
     x, most = below.inputs
-    if _reduced(ops, most, "ReduceMax") != (x, summed[1]):
+    largest = _largest(ops, most)
+    if largest is None or not ops.equal(largest[0], x) or largest[1] != summed[1]:
         return False
     ops.add("SoftMax", (x,), node.outputs, {"axis": summed[1]})
     return True
 
 
-def _parts(node: Node, inputs: Sequence[Value], makers: Mapping[int, Node]) -> tuple[Node, ...]:
-    """Return the ops that make a node's result of these inputs, the node last."""
-    parts, read = {node.id: node}, {v.id for v in inputs}
-    for part in (open_ := [node]):
-        before = [makers[v.id] for v in part.inputs if v.id in makers and v.id not in read]
-        open_ += [n for n in before if n.id not in parts]
-        parts |= {n.id: n for n in before}
-    return tuple(sorted(parts.values(), key=lambda n: n.id))
+def _as_rms_norm(ops: Ops, node: Node) -> bool:
+    """Write what is divided by the root of its mean square as RMSNorm, with its factor.
+
+    16-bit floats may be converted back before the factor: it is rounded once then.
+    """
+    (result,) = node.outputs
+    for found, gamma in _root_mean_squares(ops, result):
+        if found is None or len(found[0].shape or ()) < 2 or found[0].dtype != "f32":
+            continue
+        x, epsilon = found
+        if gamma is not None and gamma.shape != (x.shape or ())[-1:]:
+            continue
+        scale = [] if gamma is None else [gamma if gamma.dtype == "f32" else ops.cast(gamma, "f32")]
+        wide = result if result.dtype == "f32" else ops.like(x)
+        attrs = {"begin_norm_axis": -1, "epsilon": epsilon}
+        ops.add("RMSNorm", (x, *scale), (wide,), attrs)
+        if wide is not result:
+            ops.add("TypeCast", (wide,), (result,), {})
+        return True
+    return False
+
+
+def _root_mean_squares(
+    ops: Ops, value: Value
+) -> Iterator[tuple[tuple[Value, float] | None, Value | None]]:
+    """Yield what may be divided by the root of its mean square, with epsilon, and a factor."""
+    for x, shifted in _quotients(ops, value):
+        yield _above_mean_square(ops, x, shifted), None
+        for numerator, gamma in ops.operands(x, "Multiply"):
+            yield _above_mean_square(ops, numerator, shifted), gamma
+    for normal, gamma in ops.operands(value, "Multiply"):
+        narrow = ops.maker(normal, "TypeCast")
+        source = normal if narrow is None else narrow.inputs[0]
+        whole = ops.maker(source, "RMSNorm")
+        if whole is None or len(whole.inputs) > 1:
+            continue
+        last = int(whole.attr("begin_norm_axis")) in (-1, len(value.shape or ()) - 1)
+        if last and ops.is_read_once(normal) and ops.is_read_once(source):
+            yield (whole.inputs[0], float(whole.attr("epsilon"))), gamma
+
+
+def _above_mean_square(ops: Ops, x: Value, shifted: Value) -> tuple[Value, float] | None:
+    """Return a value, and what is added to the mean of its squares over the last dim."""
+    for mean, shift in ops.operands(shifted, "Add"):
+        squares, epsilon = _reduced(ops, mean, "ReduceMean"), number_of(shift)
+        if squares is None or epsilon is None or not epsilon > 0:
+            continue
+        if squares[1] == len(x.shape or ()) - 1 and _square_root(ops, squares[0]) is x:
+            return x, epsilon
+    return None
 
 
 FUSING = (
     Rule("as a SoftMax", {"Divide"}, _as_softmax),
     Rule("as a LayerNorm", {"Divide", "Multiply", "Add"}, _as_layer_norm),
+    Rule("as an RMSNorm", {"Divide", "Multiply"}, _as_rms_norm, since=(3, 11)),
+    Rule("as a GELU", {"Multiply", "Divide"}, as_gelu, since=(3, 9)),
 )
-
-
-def fused(builder: GraphBuilder, nodes: Sequence[Node]) -> list[Node]:
-    """Write groups of nodes as one op each.
-
-    The ops whose results nobody reads then are still there. An op has the id of the last that it
-    stands for.
-    """
-    readers = readers_of(builder, nodes)
-    makers = {v.id: n for n in nodes for v in n.outputs}
-    written = []
-    for node in nodes:
-        for rule in FUSING:
-            if node.kind not in rule.kinds:
-                continue
-            ops = Ops(builder, node, {}, makers, readers)
-            if rule.write(ops, node):
-                (one,) = ops.nodes
-                node = replace(one, id=node.id, parts=_parts(node, one.inputs, makers))
-                break
-        written.append(node)
-    return written

@@ -13,6 +13,7 @@ from ...ops.inference import make_call
 from ...ops.lookup import row, with_attribute, with_trait
 from ...reference.windows import windows
 from ..building.value import Node, Value
+from .early import AS_PRODUCTS
 from .rule import Dims, Ops, Rule
 
 __all__ = ["RECIPES"]
@@ -33,35 +34,10 @@ _POOLS = with_attribute("rounding_type")
 _PADDED = _POOLS | {"ConvTranspose"} | {"ConvTransposeBackwardWeights"}
 _OVER_IMAGES = with_attribute("epsilon") & with_attribute("data_format")
 
-# Products of more factors than these round too often.
-_MOST_FACTORS = 8
-
 
 def _as_quotient(ops: Ops, node: Node) -> bool:
     (x,) = node.inputs
     ops.op("Divide", ops.scalar(1, x), x)
-    return True
-
-
-def _as_products(ops: Ops, node: Node) -> bool:
-    """Write powers of whole and half exponents as products, with a square root and a quotient."""
-    exponent = float(node.attrs["beta"])
-    factors, half = divmod(abs(exponent), 1)
-    if half not in (0, 0.5) or not 0 < factors + half <= _MOST_FACTORS:
-        return False
-    (x,) = node.inputs
-    made = ops.op("Sqrt", x) if half else None
-    power, left = x, int(factors)
-    while left:
-        if left % 2:
-            made = power if made is None else ops.op("Multiply", made, power)
-        left //= 2
-        power = ops.op("Square", power) if left else power
-    assert made is not None
-    if exponent < 0:
-        ops.op("Divide", ops.scalar(1, x), made)
-    elif made is x:
-        ops.op("Reorder", x)
     return True
 
 
@@ -303,7 +279,7 @@ def _with_joined_dims(ops: Ops, node: Node) -> bool:
 
 RECIPES = (
     Rule("as a Divide", ("Reciprocal",), _as_quotient),
-    Rule("as products", ("Pow",), _as_products),
+    AS_PRODUCTS,
     Rule("as a StaticReshape", _REDUCTIONS, _as_reshape),
     Rule("as a ReduceSum", ("BiasAddBackward",), _as_sum),
     Rule("with its shape as an attribute", _SHAPES, _with_shape_as_attribute),

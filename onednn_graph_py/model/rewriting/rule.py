@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ...ops.check import check
 from ...ops.tensor_spec import TensorSpec
@@ -17,9 +18,15 @@ from ..building.foreign import ViewNode
 from ..building.indexing import items_of
 from ..building.value import Node, Value, new_id
 
-__all__ = ["Dims", "Ops", "Rule"]
+__all__ = ["Dims", "Ops", "Rule", "number_of"]
 
 Dims = tuple[int, ...]
+
+
+def number_of(value: Value) -> float | None:
+    """Return the one element of a constant."""
+    return None if value.data is None or value.data.size != 1 else float(value.data.item())
+
 
 _NONE: Mapping[int, Any] = MappingProxyType({})
 
@@ -56,9 +63,21 @@ class Ops:
     # -- the ops that are there
 
     def maker(self, value: Value, *kinds: str) -> Node | None:
-        """Return the op that makes a value, if it is of one of these kinds."""
+        """Return the op that makes a value, if it is of one of these kinds; of any by default."""
         node = self._makers.get(value.id)
-        return node if node is not None and node.kind in kinds else None
+        return node if node is not None and (not kinds or node.kind in kinds) else None
+
+    def equal(self, one: Value, other: Value) -> bool:
+        """Return whether two values are the same, or are computed in the same way."""
+        if one is other:
+            return True
+        makers = [self.maker(value) for value in (one, other)]
+        if any(node is None for node in makers):
+            return False
+        first, second = (node for node in makers if node is not None)
+        return first.signature == second.signature and all(
+            map(self.equal, first.inputs, second.inputs)
+        )
 
     def operands(self, value: Value, kind: str) -> Iterator[tuple[Value, Value]]:
         """Yield the operands of an op that makes a value, in both orders."""
@@ -69,8 +88,12 @@ class Ops:
 
     def is_read_once(self, value: Value) -> bool:
         """Whether one op reads a value, which is no output of the graph."""
-        readers = self._readers.get(value.id, set())
+        readers = self.readers(value)
         return len(readers) == 1 and None not in readers
+
+    def readers(self, value: Value) -> Collection[int | None]:
+        """Return the ids of the ops that read a value, and None if it is an output."""
+        return self._readers.get(value.id, ())
 
     # -- the ops that are written
 
@@ -87,8 +110,13 @@ class Ops:
 
     def scalar(self, number: float, like: Value) -> Value:
         """Make a constant that broadcasts with any tensor of a rank."""
-        value = self.value((1,) * len(self.shapes[like.id]), like.dtype)
-        value.data = round_to(np.full(value.shape or (), number), like.dtype)
+        ones = (1,) * len(self.shapes[like.id])
+        return self.constant(round_to(np.full(ones, number), like.dtype), like.dtype)
+
+    def constant(self, array: npt.NDArray[Any], dtype: str) -> Value:
+        """Make a constant of elements as they are stored."""
+        value = self.value(array.shape, dtype)
+        value.data = array
         return value
 
     def op(self, kind: str, *inputs: Value, **attrs: Any) -> Value:
@@ -109,11 +137,20 @@ class Ops:
 
     def view(self, source: Value, index: Any, result: Value | None = None) -> Value:
         """Add a view by an index of NumPy, which makes a new value or `result`."""
-        of, shape = self.node, self.shapes[source.id]
-        attrs = {"index": items_of(index, len(shape))}
-        node = ViewNode(new_id(), "Slice", of.name, (source,), (), attrs, of.where)
+        attrs = {"index": items_of(index, len(self.shapes[source.id]))}
+        return self._viewed("Slice", source, attrs, result)
+
+    def expanded(self, source: Value, shape: Dims) -> Value:
+        """Repeat a value along dims of 1, unless it has a shape."""
+        if self.shapes[source.id] == shape:
+            return source
+        return self._viewed("Expand", source, {"shape": shape}, None)
+
+    def _viewed(self, kind: str, source: Value, attrs: Any, result: Value | None) -> Value:
+        of = self.node
+        node = ViewNode(new_id(), kind, of.name, (source,), (), attrs, of.where)
         if result is None:
-            (spec,) = node.infer([TensorSpec(shape, source.dtype)])
+            (spec,) = node.infer([TensorSpec(self.shapes[source.id], source.dtype)])
             result = self.value(spec.shape or (), source.dtype)
         self.nodes.append(replace(node, outputs=(result,)))
         return result
@@ -180,11 +217,14 @@ class Rule:
     write : callable
         Takes `Ops` and a node, writes other ops and returns True, or returns False if the rule
         does not fit.
+    since : tuple of int
+        The version of oneDNN that brings what it writes.
     """
 
     how: str
     kinds: Collection[str]
     write: Callable[[Ops, Node], bool]
+    since: tuple[int, int] = (0, 0)
 
     def written(
         self, builder: GraphBuilder, node: Node, shapes: dict[int, Dims]

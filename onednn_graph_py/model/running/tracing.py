@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, overload
 
-from ...base.errors import InvalidArgumentsError
+import numpy as np
+
+from ...base.dtypes import dtype_name
+from ...base.errors import InvalidArgumentsError, InvalidDataTypeError
 from ...base.processes.forked import renew_in_forks
 from ...ops.tensor_spec import spec_of
 from ..building.builder import GraphBuilder
-from ..building.value import Value, row_major
+from ..building.host_functions import NO_F64
+from ..building.value import row_major
 from .model import CompiledGraph
+from .structure import named_values, rebuilt
 
 __all__ = ["JitInfo", "Jitted", "jit", "trace"]
 
@@ -26,17 +32,22 @@ def trace(
     engine_kind: Any = "cpu",
     fpmath_mode: Any = "strict",
     apply_to_int: bool = False,
+    dtype: str | None = None,
 ) -> GraphBuilder:
     """Build a graph by calling a Python function with values (`Value`).
 
     Parameters
     ----------
     function : callable
-        It takes values, and returns a value, a sequence of values, or a dict of values by name.
+        It takes values, and returns a value, or a sequence, a dict or a dataclass of values or of
+        such structures. It may be written with NumPy's functions.
     *specs : TensorSpec, (shape, dtype), logical_tensor or array
         Shape and data type of each argument.
     engine_kind, fpmath_mode, apply_to_int
         As in `GraphBuilder`.
+    dtype : "f32", optional
+        Takes all arrays of f64 as f32, also those that the function reads. By default they are
+        refused, as oneDNN has no f64.
 
     Returns
     -------
@@ -57,29 +68,33 @@ def trace(
     {'output0': <Value f32 2x4>}
     """
     builder = GraphBuilder(engine_kind, fpmath_mode, apply_to_int=apply_to_int)
+    _traced(builder, function, specs, dtype)
+    return builder
+
+
+def _traced(
+    builder: GraphBuilder, function: Callable[..., Any], specs: Sequence[Any], dtype: str | None
+) -> Any:
+    """Call a function with inputs of a builder; return its result, which gives the outputs."""
+    if dtype not in (None, "f32"):
+        raise InvalidArgumentsError(f"trace: dtype must be 'f32' or None, got {dtype!r}")
+    builder.narrow = dtype is not None
     names = _parameter_names(function, len(specs))
     values = []
     for i, (given, name) in enumerate(zip(specs, names, strict=True)):
         try:
-            spec = spec_of(given)
+            spec = spec_of(_narrowed(given) if builder.narrow else given)
         except TypeError as e:
             raise TypeError(f"trace of {_name_of(function)}: argument {name or i}: {e}") from None
         values.append(
             builder.input(spec.shape, spec.dtype or "f32", name=name, strides=_strides_of(given))
         )
     result = function(*values)
-    if isinstance(result, Value):
-        builder.output(result)
-    elif isinstance(result, dict):
-        builder.output(**result)
-    elif isinstance(result, (tuple, list)):
-        builder.output(*result)
-    else:
-        raise TypeError(
-            f"{_name_of(function)} must return a Value, a sequence or a dict of them, got "
-            f"{type(result).__name__}"
-        )
-    return builder
+    for name, value in named_values(result, _name_of(function)):
+        if not name and value.name in builder.outputs:  # two host steps of one function
+            name = f"output{len(builder.outputs)}"
+        builder.output(**{name: value}) if name else builder.output(value)
+    return result
 
 
 def _name_of(function: Callable[..., Any]) -> str:
@@ -135,6 +150,7 @@ class Jitted:
         maxsize: int,
         graph_options: dict[str, Any],
         options: dict[str, Any],
+        dtype: str | None = None,
     ) -> None:
         if maxsize < 1:
             raise InvalidArgumentsError(f"jit: maxsize must be at least 1, got {maxsize}")
@@ -144,9 +160,11 @@ class Jitted:
         self._maxsize = maxsize
         self._graph_options = graph_options
         self._options = options
+        self._dtype = dtype
         self._lock = threading.RLock()
         renew_in_forks(self)
-        self._models: OrderedDict[tuple[Any, ...], CompiledGraph] = OrderedDict()
+        # Each with the structure of the function's result.
+        self._models: OrderedDict[tuple[Any, ...], tuple[CompiledGraph, Any]] = OrderedDict()
         self._hits = self._misses = self._evictions = 0
 
     def _after_fork(self) -> None:
@@ -178,7 +196,7 @@ class Jitted:
             return self._function(weak(), *values)
 
         vars(method)["__signature__"] = _without_first(self._function)
-        made = Jitted(method, self._maxsize, self._graph_options, self._options)
+        made = Jitted(method, self._maxsize, self._graph_options, self._options, self._dtype)
         kept: Jitted = attributes.setdefault(self._attribute, made)
         return kept
 
@@ -187,6 +205,9 @@ class Jitted:
 
     def model(self, *arrays: Any) -> CompiledGraph:
         """Return the compiled model for arguments of these shapes and data types."""
+        return self._model(arrays)[0]
+
+    def _model(self, arrays: Sequence[Any]) -> tuple[CompiledGraph, Any]:
         key = tuple(_key_of(a, i, _name_of(self._function)) for i, a in enumerate(arrays))
         with self._lock:
             found = self._models.get(key)
@@ -195,17 +216,22 @@ class Jitted:
                 self._models.move_to_end(key)
                 return found
             self._misses += 1
-            builder = trace(self._function, *key, **self._graph_options)
-            made = builder.compile(name=_name_of(self._function), **self._options)
-            self._models[key] = made
+            builder = GraphBuilder(**self._graph_options)
+            result = _traced(builder, self._function, key, self._dtype)
+            model = builder.compile(name=_name_of(self._function), **self._options)
+            made = self._models[key] = model, rebuilt(result, itertools.count())
             while len(self._models) > self._maxsize:
                 self._models.popitem(last=False)
                 self._evictions += 1
             return made
 
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
-        """Run the function on arrays; see `CompiledGraph`."""
-        return self.model(*arrays)(*arrays, out=out)
+        """Run the function on arrays; see `CompiledGraph`. The result has its structure."""
+        if self._dtype is not None:
+            arrays = tuple(map(_narrowed, arrays))
+        model, structure = self._model(arrays)
+        results = model(*arrays, out=out)
+        return rebuilt(structure, iter(results if isinstance(results, tuple) else (results,)))
 
     def cache_info(self) -> JitInfo:
         """Return the numbers of hits, misses, evictions and models."""
@@ -233,7 +259,15 @@ def _key_of(array: Any, i: int, name: str) -> tuple[tuple[int, ...], str]:
     if text.startswith("torch."):
         dtype = _TORCH.get(text.removeprefix("torch."), text)
         return shape, dtype
-    return shape, str(spec_of(array).dtype)
+    if dtype == np.float64:
+        raise InvalidDataTypeError(f"{name}: argument {i}: {NO_F64.format(dtype)}")
+    return shape, dtype_name(dtype)
+
+
+def _narrowed(array: Any) -> Any:
+    """Return an array of f64 as f32, and all else as it is."""
+    is_wide = isinstance(array, (np.ndarray, np.generic)) and array.dtype == np.float64
+    return array.astype(np.float32) if is_wide else array
 
 
 _TORCH = {
@@ -260,6 +294,7 @@ def jit(
     engine_kind: Any = ...,
     fpmath_mode: Any = ...,
     apply_to_int: bool = ...,
+    dtype: str | None = ...,
     **options: Any,
 ) -> Callable[[Callable[..., Any]], Jitted]: ...
 
@@ -272,6 +307,7 @@ def jit(
     engine_kind: Any = "cpu",
     fpmath_mode: Any = "strict",
     apply_to_int: bool = False,
+    dtype: str | None = None,
     **options: Any,
 ) -> Any:
     """Trace and compile a function of values (`Value`) when it is called with arrays.
@@ -284,6 +320,8 @@ def jit(
         Number of sets of shapes and data types that stay compiled, the most recently used ones.
     engine_kind, fpmath_mode, apply_to_int
         As in `GraphBuilder`.
+    dtype : "f32", optional
+        As in `trace`.
     **options
         As in `GraphBuilder.compile`.
 
@@ -307,6 +345,6 @@ def jit(
     }
 
     def decorate(decorated: Callable[..., Any]) -> Jitted:
-        return Jitted(decorated, maxsize, graph_options, options)
+        return Jitted(decorated, maxsize, graph_options, options, dtype)
 
     return decorate if function is None else decorate(function)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...frontends.recipes import ELEMENTWISE, chosen, clamp, gelu, inverse, power, prelu, rounded
+from ...frontends.recipes import ELEMENTWISE, chosen, clamp, gelu, power, prelu
 from ...model.building.value import Value
 from .table import Call, NotLowered, lowers
 
@@ -28,12 +28,6 @@ _function("Softplus", "softplus")
 _function("Elu", "elu", alpha=1.0)
 _function("LeakyRelu", "leaky_relu", alpha=0.01)
 _function("HardSigmoid", "hard_sigmoid", alpha=0.2, beta=0.5)
-
-
-@lowers("Round")
-def _round(call: Call) -> Value:
-    [x] = call.floats(0)
-    return rounded(call, x)
 
 
 @lowers("Celu")
@@ -104,12 +98,6 @@ def _clip(call: Call) -> Value:
 def _neg(call: Call) -> Value:
     [x] = call.floats(0)
     return call.times(x, -1.0)
-
-
-@lowers("Reciprocal")
-def _reciprocal(call: Call) -> Value:
-    [x] = call.floats(0)
-    return inverse(call, x)
 
 
 @lowers("Pow")

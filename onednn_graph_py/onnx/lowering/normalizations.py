@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...blocks.normalization import rms_norm
-from ...frontends.recipes import channels_of, group_norm, inverse, weights_or
+from ...frontends.recipes import channels_of, group_norm, weights_or
 from ...model.building.value import Value
 from .shapes import merged
 from .table import Call, NotLowered, lowers
@@ -74,7 +74,7 @@ def _layer_normalization(call: Call) -> list[Value]:
         made = call.b.layer_norm(rows, scale, shift, keep_stats=False, epsilon=epsilon)
         return [_whole(call, made, x)]
     made, mean, variance = call.b.layer_norm(rows, scale, shift, epsilon=epsilon)
-    deviation = inverse(call, call.b.sqrt(variance + epsilon))
+    deviation = call.b.reciprocal(call.b.sqrt(variance + epsilon))
     lead = (x.shape or ())[: x.ndim - len(sizes)]
     return [_whole(call, made, x), *(_statistic(call, v, lead, x) for v in (mean, deviation))]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from ...base.errors import InvalidShapeError
 from ...frontends.windows import Windows, conv_transpose, convolution
+from ...model.building.einsum import einsum
 from ...model.building.value import Value
-from .shapes import transposed
 from .table import Call, NotLowered, lowers
 from .windows import halves, spatial, windows_of
 
@@ -26,7 +26,7 @@ def _product(call: Call, x: Value, y: Value) -> Value:
         raise NotLowered("oneDNN's MatMul takes no scalars")
     left = x[None] if x.ndim == 1 else x
     right = y[:, None] if y.ndim == 1 else y
-    made = call.b.matmul(left, right, call.added_row() if x.ndim > 1 and y.ndim > 1 else None)
+    made = call.b.matmul(left, right)
     ones = [-2] * (x.ndim == 1) + [-1] * (y.ndim == 1)
     return made.squeeze(ones) if ones else made
 
@@ -126,53 +126,14 @@ def _transposed_padding(
 
 @lowers("Einsum")
 def _einsum(call: Call) -> Value:
-    """Lower what is a matrix product, possibly of dims that are taken as one."""
-    terms, arrow, result = call.attribute("equation").replace(" ", "").partition("->")
-    parts = terms.split(",")
-    labels = {*terms} - {","}
-    if not arrow or "." in terms or any(len(set(p)) < len(p) for p in (*parts, result)):
+    """Lower a sum of products."""
+    equation = call.attribute("equation")
+    values = [call.value(i) for i in range(equation.count(",") + 1)]
+    call.need_float(*values)
+    try:
+        made = einsum(equation, values)
+    except InvalidShapeError as e:
+        raise NotLowered(str(e)) from None
+    if made is None:
         raise NotLowered("the sum has dots, or repeats an index")
-    if len(parts) == 1 and {*result} == labels:
-        return transposed(call, call.value(0), [parts[0].index(c) for c in result])
-    if len(parts) != 2:
-        raise NotLowered("it is no product of two tensors")
-    left, right = parts
-    shared = [c for c in left if c in right]
-    batch = [c for c in result if c in shared]
-    inner = [c for c in shared if c not in result]
-    rows = [c for c in result if c in left and c not in shared]
-    columns = [c for c in result if c in right and c not in shared]
-    if {*batch, *inner, *rows} != {*left} or {*batch, *inner, *columns} != {*right} or not inner:
-        raise NotLowered("it is no matrix product")
-    sizes = dict(zip(left, call.dims(0), strict=True)) | dict(zip(right, call.dims(1), strict=True))
-    x = _arranged(call, 0, left, batch, rows, inner, sizes)
-    y = _arranged(call, 1, right, batch, inner, columns, sizes)
-    call.need_float(x, y)
-    made = call.b.matmul(x, y)
-    order = [*batch, *rows, *columns]
-    if len(rows) != 1 or len(columns) != 1:
-        shape = [sizes[c] for c in order]
-        if shape.count(-1) > 1:
-            raise NotLowered("more than one dim of the new shape is unknown")
-        made = call.b.static_reshape(made, shape=shape, special_zero=False)
-    return transposed(call, made, [order.index(c) for c in result])
-
-
-def _arranged(
-    call: Call,
-    i: int,
-    term: str,
-    batch: Sequence[str],
-    before: Sequence[str],
-    behind: Sequence[str],
-    sizes: dict[str, int],
-) -> Value:
-    """Return an operand with its batch dims first, and one dim for each of the two groups."""
-    moved = transposed(call, call.value(i), [term.index(c) for c in (*batch, *before, *behind)])
-    if len(before) == len(behind) == 1:
-        return moved
-    groups = [[sizes[c] for c in group] for group in (before, behind)]
-    shape = [sizes[c] for c in batch] + [-1 if -1 in g else math.prod(g) for g in groups]
-    if shape.count(-1) > 1:
-        raise NotLowered("more than one dim of the new shape is unknown")
-    return call.b.static_reshape(moved, shape=shape, special_zero=False)
+    return made

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...blocks.linear import linear
 from ...blocks.quantization import dequantize, quantize
 from ...model.building.value import Value
+from ..edits import OWN
 from .table import FLOATS, Call, NotLowered, lowers
 
 Array = npt.NDArray[Any]
@@ -35,6 +37,12 @@ def _dequantize(call: Call) -> Value:
         raise NotLowered(f"oneDNN's Dequantize makes floating point, not {made}")
     scales, points, axis = _parameters(call)
     return dequantize(call.value(0), scales, points, axis, dtype=made)
+
+
+@lowers("Int8Linear", domain=OWN)
+def _linear(call: Call) -> Value:
+    weights, scales = call.need(1, "the weights"), call.need(2, "the scales")
+    return linear(call.value(0), weights, scales=scales, activations="int8")
 
 
 def _parameters(call: Call) -> tuple[Array, Array | None, int | None]:

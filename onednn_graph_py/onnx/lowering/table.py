@@ -36,8 +36,6 @@ class Call(Place):
     constant : callable
         Makes a constant of an input: called with the builder, the index, the numbers and the data
         type.
-    added_row : callable, optional
-        Makes the row of numbers that is added to the result next, and nothing else reads it.
     """
 
     def __init__(
@@ -48,7 +46,6 @@ class Call(Place):
         operands: Sequence[Tensor | None],
         results: Sequence[Tensor],
         constant: Callable[[int, str], Value],
-        added_row: Callable[[], Value] | None = None,
     ) -> None:
         super().__init__(b)
         self.node = node
@@ -58,9 +55,6 @@ class Call(Place):
             self._operands.pop()
         self._results = results
         self._constant = constant
-        self._added_row = added_row
-        self.has_added_row = False
-        """Whether the lowering adds the row."""
 
     def __len__(self) -> int:
         """Return the number of inputs; trailing empty ones are left out."""
@@ -75,13 +69,6 @@ class Call(Place):
         if found is None:
             raise NotLowered(f"input {i} is missing")
         return found
-
-    def added_row(self) -> Value | None:
-        """Return the row that the lowering is to add to its result, if there is one."""
-        if self._added_row is None:
-            return None
-        self.has_added_row = True
-        return self._added_row()
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """Return an attribute as an int, float, str, tuple of them or NumPy array."""

@@ -25,17 +25,10 @@ _INITIALIZED = re.compile(r"^\s*\d+:\s*calling init: (/.*)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Library:
-    """A library that contains a oneDNN.
-
-    Parameters
-    ----------
-    path : str
-    dumps : bool
-        Whether it was built with ``ONEDNN_ENABLE_GRAPH_DUMP``.
-    """
+    """A library that contains a oneDNN."""
 
     path: str
-    dumps: bool
+    dumps: bool  # whether it was built with `ONEDNN_ENABLE_GRAPH_DUMP`
 
 
 @cache

@@ -12,10 +12,8 @@ import sys
 
 __all__ = ["MISSING", "TOO_OLD"]
 
-MISSING = 81
-"""Exit status: the package is not installed."""
-TOO_OLD = 82
-"""Exit status: the package is installed, but too old to compare."""
+MISSING = 81  # exit status: the package is not installed
+TOO_OLD = 82  # exit status: the package is installed, but too old to compare
 
 
 def _start() -> None:

@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,15 +20,11 @@ from ...ops.terms import shape_text
 from ...reference.rounding import NUMPY_DTYPES
 from ...serialization import GraphDocument, save
 
-if TYPE_CHECKING:
-    from .math_mode import MathMode
-
-__all__ = ["GraphFiles", "bind_constants", "constant_values", "save_constants"]
+__all__ = ["GraphFiles", "MathMode", "bind_constants", "constant_values", "save_constants"]
 
 _PACKED = ("s4", "u4")
 
-BESIDE_ARRAY = 1024
-"""Bytes of a file that an array may take beside its elements."""
+BESIDE_ARRAY = 1024  # bytes of a file that an array may take beside its elements
 
 Array = npt.NDArray[Any]
 
@@ -125,6 +121,18 @@ def _bytes(member: IO[bytes], name: str, size: int) -> Array:
     if len(data) != size:
         raise InvalidArgumentsError(f"array {name!r} of {size} bytes has {len(data)}, or more")
     return np.frombuffer(data, np.uint8)
+
+
+class MathMode(NamedTuple):
+    """A floating-point math mode; `apply_to_int` is None to keep the graph's own flag."""
+
+    mode: str
+    apply_to_int: bool | None = None
+
+    def __str__(self) -> str:
+        if self.apply_to_int is None:
+            return self.mode
+        return f"{self.mode}:{str(self.apply_to_int).lower()}"
 
 
 class GraphFiles:

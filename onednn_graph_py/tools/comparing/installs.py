@@ -18,8 +18,7 @@ from .worker import PROTOCOL, hello
 
 __all__ = ["HERE", "Install", "find_install"]
 
-HERE = "here"
-"""The name of the caller's environment."""
+HERE = "here"  # the name of the caller's environment
 
 # The older name is a synonym.
 _MAX_ISA = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from ..._core import fpmath_mode
 from ...base.errors import InvalidArgumentsError
 from ...base.text.names import did_you_mean
+from .graph_files import MathMode
 from .installs import HERE, Install, find_install
-from .math_mode import MathMode
 
 __all__ = ["Setting", "Settings", "settings_of"]
 
-DEFAULT_ISA = "default"
-"""oneDNN's name for no limit."""
+DEFAULT_ISA = "default"  # oneDNN's name for no limit
 
 
 @dataclass(frozen=True)

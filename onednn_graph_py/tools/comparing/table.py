@@ -18,8 +18,7 @@ from .run import Run
 
 __all__ = ["Comparison"]
 
-_OTHER = "* "
-"""The mark before a cell's lines that column 1 does not have."""
+_OTHER = "* "  # the mark before a cell's lines that column 1 does not have
 
 _WIDEST = 34  # the widest column of text, in characters
 _SHOWN_LINES = 13

@@ -26,8 +26,7 @@ from .timing import time_in_batches
 
 __all__ = ["PROTOCOL", "hello", "serve"]
 
-PROTOCOL = 1
-"""Change it if other versions of the package would misunderstand requests or answers."""
+PROTOCOL = 1  # change it if other versions of the package would misunderstand requests or answers
 
 Array = npt.NDArray[Any]
 

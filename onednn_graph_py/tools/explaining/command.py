@@ -19,9 +19,7 @@ __all__ = ["add_explain"]
 def _graph(file: Path, options: list[str]) -> GraphBuilder:
     """Read the graph of a file, and rewrite it.
 
-    Raises
-    ------
-    OneDNNError, OSError
+    - raises `OneDNNError, OSError`
     """
     if not options:
         return load(file)

@@ -120,6 +120,8 @@ class StepFacts:
         Its operations and bytes; None if dims are unknown.
     split : str
         The reason why it is not fused with ops that oneDNN would fuse it with; else empty.
+    measured : str
+        The times of its group as written and in other forms; empty if none was measured.
     """
 
     ops: tuple[OpFacts, ...]
@@ -134,6 +136,7 @@ class StepFacts:
     share: float | None = None
     work: Work | None = None
     split: str = ""
+    measured: str = ""
 
     @property
     def label(self) -> str:

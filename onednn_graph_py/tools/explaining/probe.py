@@ -36,8 +36,7 @@ __all__ = [
     "specialised",
 ]
 
-LIMIT = 200
-"""The largest number of tried changes for one op."""
+LIMIT = 200  # the largest number of tried changes for one op
 
 # Of a graph with more ops, only a part is tried: about this many around the op, in whole groups.
 _NEAR = 12
@@ -127,16 +126,11 @@ def grouped(
                 made.append(Group(nodes, unplanned.is_supported()))
         return made
     by_id = {n.id: n for n in builder.nodes}
-    by_attrs = {id(n.attrs): n for n in builder.nodes}
     compiles = can_compile(builder)
     made = []
     for nodes, partition in partitions.groups(draft, draft.nodes):
-        # If a Dequantize has several readers, each has a copy of it.
-        known = tuple(
-            own
-            for n in nodes
-            for own in n.parts or (by_id.get(n.id) or by_attrs.get(id(n.attrs), n),)
-        )
+        own = (one for n in nodes for one in n.parts or (by_id.get(n.id, n),))
+        known = tuple({n.id: n for n in own}.values())
         if partition is None:
             made.append(Group(known, False))
             continue

@@ -24,33 +24,19 @@ __all__ = ["Change", "Reason", "Status", "reasons"]
 
 @dataclass(frozen=True)
 class Reason:
-    """The reason why an op does not run fused with ops that it could fuse with.
+    """The reason why an op does not run fused with ops that it could fuse with."""
 
-    Parameters
-    ----------
-    op : str
-        The op's name; empty if it has none.
-    kind : str
-    where : str
-        The line of code that made it.
-    status : str
-        ``unsupported``: oneDNN has no kernel; ``alone``: in a partition of its own, though the
-        documents have patterns with a neighbour; ``in parts``: oneDNN fuses it, but the model runs
-        the ops separately, because fused they would be wrong or slower, or do not compile.
-    why : str
-        The cause, as far as the library or this package's tables know it.
-    changes : tuple of Change
-        Changes each of which makes it supported or fused; those that compute the same come first.
-    elsewhere : tuple of str
-        Differences in other installs of oneDNN, if `explain` asked any.
-    """
-
-    op: str
+    op: str  # the op's name; empty if it has none
     kind: str
-    where: str
+    where: str  # the line of code that made it
+    # `unsupported`: oneDNN has no kernel; `alone`: in a partition of its own, though the documents
+    # have patterns with a neighbour; `in parts`: oneDNN fuses it, but the model runs the ops
+    # separately, because fused they would be wrong or slower, or do not compile
     status: Status
-    why: str
+    why: str  # the cause, as far as the library or this package's tables know it
+    # changes each of which makes it supported or fused; those that compute the same come first
     changes: tuple[Change, ...]
+    # differences in other installs of oneDNN, if `explain` asked any
     elsewhere: tuple[str, ...] = ()
 
     def __str__(self) -> str:

@@ -11,12 +11,10 @@ from ...model.building.value import Node, Value
 from . import (
     changes_attributes,
     changes_dtype,
-    changes_integers,
     changes_kinds,
     changes_operands,
     changes_order,
     changes_quantization,
-    changes_readers,
 )
 from .changes import Around, Change, Family, called
 from .probe import Probe, Tried, near_defect
@@ -25,16 +23,14 @@ __all__ = ["Search", "Status", "helpful", "tried_in_vain"]
 
 Status = Literal["unsupported", "alone", "in parts"]
 
-_MOST = 5
-"""The largest number of reported changes for one op."""
+_MOST = 5  # the largest number of reported changes for one op
 
-_ALL = 5000
-"""The largest number of tried changes for one graph."""
+_ALL = 5000  # the largest number of tried changes for one graph
 
 FAMILIES: dict[str, Family] = {
-    "outputs in the middle": changes_readers.fewer_outputs,
-    "second readers": changes_readers.own_producers,
-    "the order of operands": changes_readers.swapped_operands,
+    "outputs in the middle": changes_order.fewer_outputs,
+    "second readers": changes_order.own_producers,
+    "the order of operands": changes_order.swapped_operands,
     "other ways to write an op": changes_kinds.other_kinds,
     "the order of ops": changes_order.earlier,
     "attributes": changes_attributes.attributes,
@@ -43,10 +39,10 @@ FAMILIES: dict[str, Family] = {
     "strides": changes_operands.plain_strides,
     "TypeCasts left out": changes_dtype.casts_left_out,
     "quantization": changes_quantization.missing_quantization,
-    "integer types": changes_integers.integer_types,
+    "integer types": changes_dtype.integer_types,
     "the types of parameters": changes_dtype.parameter_types,
-    "8-bit floats": changes_integers.eighth_floats,
-    "fpmath_mode": changes_integers.math_modes,
+    "8-bit floats": changes_dtype.eighth_floats,
+    "fpmath_mode": changes_dtype.math_modes,
     "data types of the op": changes_dtype.op_types,
     "data types of all connected ops": changes_dtype.region_types,
     "leaving out an op beside it": changes_order.left_out,

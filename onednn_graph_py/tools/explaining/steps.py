@@ -180,6 +180,7 @@ def _step(told: _Described, step: PlannedStep, outside: set[int]) -> StepFacts:
         scratch_bytes=_scratch_bytes(step),
         work=told.work(step.nodes, (*inputs, *outputs), moves=by != "view"),
         split=step.why,
+        measured=step.measured,
     )
 
 

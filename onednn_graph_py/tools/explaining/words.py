@@ -25,8 +25,7 @@ __all__ = [
 HEADER = ("step", "ops", "by", "kernel", "time", "share", "GFLOP/s", "GB/s", "bound by")
 """The header of the table of steps; `cells` returns one row of it."""
 
-NUMBERS = range(4, len(HEADER) - 1)
-"""The columns of numbers."""
+NUMBERS = range(4, len(HEADER) - 1)  # the columns of numbers
 
 _BY = {
     "oneDNN": "oneDNN",
@@ -148,6 +147,8 @@ def step_lines(step: StepFacts) -> list[tuple[str, str]]:
         made.append(("work", text))
     if step.split:
         made.append(("split", step.split))
+    if step.measured:
+        made.append(("measured", step.measured))
     return made + [("made at", line) for line in _places([o.where for o in step.ops])]
 
 

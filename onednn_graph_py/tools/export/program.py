@@ -117,13 +117,9 @@ def program_of(
 ) -> Program:
     """Return the program of a graph, which compares its outputs with the reference's if asked.
 
-    Raises
-    ------
-    InvalidGraphError
-        The graph has no output, or none that an op makes; or it has host steps or views, for which
-        oneDNN has no op.
-    InvalidShapeError
-        Dims of an input are unknown.
+    - raises `InvalidGraphError`: the graph has no output, or none that an op makes; or it has host
+      steps or views, for which oneDNN has no op
+    - raises `InvalidShapeError`: dims of an input are unknown
     """
     require_ops(builder.nodes, (*builder.inputs, *builder.constants), "an exported program")
     made_by_ops = {v.id for n in builder.nodes for v in n.outputs}

@@ -105,67 +105,37 @@ class Terminal:
 
 @dataclass(frozen=True)
 class Group:
-    """Ops that run together.
-
-    Parameters
-    ----------
-    title : str
-    status : str
-    times : int
-        The number of equal groups that it stands for.
-    """
+    """Ops that run together."""
 
     title: str
     status: Status
-    times: int = 1
+    times: int = 1  # the number of equal groups that it stands for
 
 
 @dataclass(frozen=True)
 class Edge:
-    """The tensors that one node or terminal makes and another reads.
+    """The tensors that one node or terminal makes and another reads."""
 
-    Parameters
-    ----------
-    source, target : str
-        Their keys.
-    tensors : tuple of Tensor
-        Each tensor once.
-    links : int
-        The number of ports of ops, and of outputs, that read them along this edge.
-    back : bool
-        Whether the target is drawn before the source: the next repetition of a part, or a scope
-        that is left and entered again.
-    """
-
+    # source, target: their keys
     source: str
     target: str
-    tensors: tuple[Tensor, ...]
-    links: int
+    tensors: tuple[Tensor, ...]  # each tensor once
+    links: int  # the number of ports of ops, and of outputs, that read them along this edge
+    # whether the target is drawn before the source: the next repetition of a part, or a scope that
+    # is left and entered again
     back: bool = False
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A graph, ready to be drawn.
-
-    Parameters
-    ----------
-    title : str
-    nodes : tuple of OpNode
-    terminals : tuple of Terminal
-    groups : tuple of Group
-        In an order in which they can run.
-    edges : tuple of Edge
-    notes : tuple of str
-        Remarks for the reader.
-    """
+    """A graph, ready to be drawn."""
 
     title: str
     nodes: tuple[OpNode, ...]
     terminals: tuple[Terminal, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[Group, ...]  # in an order in which they can run
     edges: tuple[Edge, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # remarks for the reader
 
     def status_of(self, node: OpNode) -> Status | None:
         """Return the implementation that computes a node; None if unknown."""

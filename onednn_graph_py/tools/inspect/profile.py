@@ -25,40 +25,23 @@ __all__ = ["Profile", "StepTimes", "profile"]
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """The times of a model's step over many calls, in seconds.
+    """The times of a model's step over many calls, in seconds."""
 
-    Parameters
-    ----------
-    model : str
-        The model's name.
-    shapes : tuple of tuple of int
-        Shapes of the model's inputs: a model with unknown dims has other steps for other shapes.
-    step : str
-        Names of the step's ops.
-    implementation : str
-        ``oneDNN`` (the step is a partition), ``host`` (functions of `GraphBuilder.call`) or
-        ``reference`` (NumPy).
-    count : int
-    total, median, minimum, maximum : float
-    spread : float
-        The difference between the first and the third quartile.
-    share : float
-        Its share of the time of all steps in the profile, 0 to 1.
-    why : str
-        Why its ops do not run fused, or not as the graph has them; empty if there is no reason.
-    """
-
-    model: str
+    model: str  # the model's name
+    # shapes of the model's inputs: a model with unknown dims has other steps for other shapes
     shapes: tuple[tuple[int, ...], ...]
-    step: str
+    step: str  # names of the step's ops
+    # `oneDNN` (the step is a partition), `host` (functions of `GraphBuilder.call`) or `reference`
+    # (NumPy)
     implementation: str
     count: int
     total: float
     median: float
     minimum: float
     maximum: float
-    spread: float
-    share: float
+    spread: float  # the difference between the first and the third quartile
+    share: float  # its share of the time of all steps in the profile, 0 to 1
+    # why its ops do not run fused, or not as the graph has them; empty if there is no reason
     why: str = ""
 
 

@@ -25,34 +25,18 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class SummaryRow:
-    """A row of a table, which adds up all lines of the same primitive or partition.
+    """A row of a table, which adds up all lines of the same primitive or partition."""
 
-    Parameters
-    ----------
-    what : str
-        The primitive's kind, or the partition's kind and ops.
-    id : int or None
-        The partition's id; None for primitives.
-    implementation : str
-        The kernel's name in oneDNN.
-    problem : str
-        The shapes, if different shapes have separate rows; else empty.
-    calls : int
-    total_ms, mean_ms, max_ms : float
-        Milliseconds.
-    share : float
-        Its share of the time of its table, from 0 to 1.
-    """
-
-    what: str
-    id: int | None
-    implementation: str
-    problem: str
+    what: str  # the primitive's kind, or the partition's kind and ops
+    id: int | None  # the partition's id; None for primitives
+    implementation: str  # the kernel's name in oneDNN
+    problem: str  # the shapes, if different shapes have separate rows; else empty
     calls: int
+    # total_ms, mean_ms, max_ms: milliseconds
     total_ms: float
     mean_ms: float
     max_ms: float
-    share: float
+    share: float  # its share of the time of its table, from 0 to 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,32 +44,19 @@ class VerboseSummary:
     """A summary of a log's times, in tables with the most expensive row first.
 
     Partitions run primitives and oneDNN logs both, so their times overlap.
-
-    Parameters
-    ----------
-    oneDNN : str
-        The version, if the log has the header; else empty.
-    partitions, primitives : tuple of SummaryRow
-        Their runs.
-    compiled, created : tuple of SummaryRow
-        Compilations of partitions and creations of primitives; `implementation` begins with the
-        result of the cache's lookup, such as ``cache_hit``.
-    messages : dict of str to int
-        The number of messages of each kind, such as ``create:dispatch``.
-    malformed : int
-        The number of lines that can't be parsed.
-    malformed_first : tuple of MalformedRecord
-        The first of these lines.
     """
 
-    oneDNN: str
+    oneDNN: str  # the version, if the log has the header; else empty
+    # partitions, primitives: their runs
     partitions: tuple[SummaryRow, ...]
     primitives: tuple[SummaryRow, ...]
+    # compiled, created: compilations of partitions and creations of primitives; `implementation`
+    # begins with the result of the cache's lookup, such as `cache_hit`
     compiled: tuple[SummaryRow, ...]
     created: tuple[SummaryRow, ...]
-    messages: dict[str, int]
-    malformed: int
-    malformed_first: tuple[MalformedRecord, ...]
+    messages: dict[str, int]  # the number of messages of each kind, such as `create:dispatch`
+    malformed: int  # the number of lines that can't be parsed
+    malformed_first: tuple[MalformedRecord, ...]  # the first of these lines
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as a dict for `json.dumps`."""

@@ -4,8 +4,7 @@ Another process (`worker`) runs the model with oneDNN's verbose log on: oneDNN r
 only once, and the log would slow down this process.
 """
 
-from .find import Kernels, StepKernels, job_of, kernels_of
-from .kernel import Kernel
+from .find import Kernel, Kernels, StepKernels, job_of, kernels_of
 from .step_keys import step_keys
 
 __all__ = ["Kernel", "Kernels", "StepKernels", "job_of", "kernels_of", "step_keys"]

@@ -32,8 +32,7 @@ __all__ = ["CALLS", "MARKER", "Job", "main"]
 
 MARKER = "onednn_graph_py kernels: "
 
-CALLS = 4
-"""The most calls of a model that are logged, after the first one."""
+CALLS = 4  # the most calls of a model that are logged, after the first one
 _SECONDS = 3.0
 
 

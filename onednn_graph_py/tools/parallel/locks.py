@@ -24,11 +24,9 @@ from ...machine.store import folder
 
 __all__ = ["CpuLocks"]
 
-GUARD = 1 << 20
-"""The byte that a process locks while it chooses: more than there are CPUs."""
+GUARD = 1 << 20  # the byte that a process locks while it chooses: more than there are CPUs
 
-PATIENCE = 10.0
-"""Seconds to wait for others that choose."""
+PATIENCE = 10.0  # seconds to wait for others that choose
 
 
 class CpuLocks:

@@ -23,8 +23,7 @@ from ...serialization import GraphDocument, parse, to_builder, to_graph
 from ...serialization.links import check_agreement
 from ...serialization.options import Rewriting
 from .cases import Case
-from .hardware import why_unsupported
-from .memory import bytes_needed
+from .limits import bytes_needed, why_unsupported
 from .verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -39,11 +38,7 @@ Array = npt.NDArray[Any]
 class Ended(Exception):
     """Raised if a graph can't pass a stage.
 
-    Parameters
-    ----------
-    verdict : Verdict
-    reason : str or exception
-        If oneDNN refused something, another process finds out why.
+    - `reason`: if oneDNN refused something, another process finds out why
     """
 
     def __init__(self, verdict: Verdict, reason: object) -> None:

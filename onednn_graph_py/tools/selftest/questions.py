@@ -34,8 +34,7 @@ __all__ = ["SLOW", "Answer", "Verdict", "compared", "compiled", "several", "test
 Verdict = Literal["right", "wrong", "refused", "crashed", "hung"]
 """The verdict on a graph; a refused one has no kernel, or no finite reference to compare with."""
 
-SLOW = 1.2
-"""A graph is slow if it takes more than this many times as long as its separate ops."""
+SLOW = 1.2  # a graph is slow if it takes more than this many times as long as its separate ops
 
 _SAMPLES = 4  # of a second estimate of rounding errors, where the first finds a graph wrong
 _LISTS = frozenset(

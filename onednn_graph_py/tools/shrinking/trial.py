@@ -23,8 +23,7 @@ from ...model.checking.filling import fill_inputs
 from ...model.verdicts.running import GuardedMemory
 from ...serialization import GraphDocument, OpRecord, to_builder, to_graph
 from ...serialization.tags import strides_of
-from ..replay.hardware import why_unsupported
-from ..replay.memory import bytes_needed
+from ..replay.limits import bytes_needed, why_unsupported
 from .outcome import Outcome, Symptom, signature_of
 
 __all__ = ["partition_trial", "run_trial", "trial_of"]

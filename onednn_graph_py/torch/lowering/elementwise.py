@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ...frontends.lowering import holds
-from ...frontends.recipes import ELEMENTWISE, chosen, clamp, gelu, inverse, power, prelu, rounded
+from ...frontends.recipes import ELEMENTWISE, chosen, clamp, gelu, power, prelu
 from ...model.building.value import Value
 from .table import Lowering, NotLowered, lowers
 
@@ -29,11 +29,9 @@ for _method, _name, _ in ELEMENTWISE:
 _unary(aten.hardsigmoid.default, "hard_sigmoid", alpha=1 / 6, beta=0.5)
 _unary(aten.square.default, "square")
 
-lowers(aten.round.default)(rounded)
 lowers(aten.gelu.default)(gelu)
 lowers(aten._prelu_kernel.default)(prelu)
 lowers(aten.clamp.default, aten.clamp_min.default)(clamp)
-lowers(aten.reciprocal.default)(inverse)
 lowers(aten.pow.Tensor_Scalar)(power)
 
 

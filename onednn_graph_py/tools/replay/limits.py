@@ -1,4 +1,4 @@
-"""Estimate the memory that a graph needs, before running it."""
+"""Reasons why a graph can't run here: a kernel or data type is missing, or memory."""
 
 from __future__ import annotations
 
@@ -6,11 +6,27 @@ import math
 
 import numpy as np
 
+from ...machine.cpu import lacks
 from ...model.building.builder import GraphBuilder
 from ...model.building.value import is_whole
 from ...reference.rounding import NUMPY_DTYPES
+from ...serialization import OpRecord
 
-__all__ = ["bytes_needed"]
+__all__ = ["bytes_needed", "why_unsupported"]
+
+
+def why_unsupported(op: OpRecord, engine_kind: str = "cpu") -> str:
+    """Return why an op has no kernel: a feature that this CPU lacks, or just that there is none."""
+    name = f"op {op.id} ({op.kind})"
+    if op.kind == "Wildcard":
+        return f"{name}: a Wildcard stands for an op that oneDNN does not know"
+    dtypes = dict.fromkeys(t.dtype for t in (*op.inputs, *op.outputs))
+    for dtype in dtypes:
+        missing = lacks(dtype) if engine_kind != "gpu" else None
+        if missing is not None:
+            return f"{name}: hardware: {missing}"
+    return f"{name}: oneDNN has no kernel for it in {', '.join(dtypes)}"
+
 
 # The reference computes an op in float64, with its inputs and their perturbations.
 _WIDE = 8 * 6

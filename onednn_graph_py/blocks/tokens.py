@@ -1,0 +1,104 @@
+"""Activations rounded to 8 bits, each token with a scale of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..model.building.value import Value
+from .parts import op, part, reshape
+
+__all__ = ["rounded", "with_dims"]
+
+LEAST = float(np.finfo(np.float32).tiny)
+"""The step of a token of zeros."""
+
+
+def rounded(x: Value, name: str | None) -> tuple[Value, Value]:
+    """Return the tokens of a value in s8, (tokens, size), and their steps, (tokens, 1) in f32.
+
+    They keep the dims of the value if several of these are unknown.
+
+    All that round the same value read the same result. The step of a token with NaN or infinity,
+    or whose sum is beyond f32, is NaN.
+
+    Parameters
+    ----------
+    x : Value
+        (..., size) of f32, bf16 or f16.
+    name : str, optional
+        Prefix of the ops' names.
+    """
+    b = x.builder
+    for node in b.contents.nodes:
+        known = node.inputs[1] if node.kind == "Divide" else None
+        if known is not None and _is_step(known) and _holds_tokens_of(x, node.inputs[0]):
+            integers = next(n for n in b.contents.nodes if n.inputs == node.outputs)
+            return integers.outputs[0], known
+    tokens = _tokens(x, part(name, "tokens"))
+    if tokens.dtype != "f32":
+        tokens = op(b, "TypeCast", tokens, dtype="f32", name=part(name, "in f32"))
+    last: dict[str, Any] = {"axes": [-1], "keep_dims": True}
+    low = op(b, "ReduceMin", tokens, name=part(name, "least"), **last)
+    below = op(b, "Multiply", low, b.constant([-1], "f32"), name=part(name, "below"))
+    high = op(b, "ReduceMax", tokens, name=part(name, "most"), **last)
+    size = op(b, "Maximum", high, below, name=part(name, "size"))
+    share = op(b, "Multiply", size, b.constant([1 / 127], "f32"), name=part(name, "share"))
+    positive = op(b, "Maximum", share, b.constant([LEAST], "f32"), name=part(name, "positive"))
+    # The largest of NaN and a number may be the number; a sum keeps NaN.
+    total = op(b, "ReduceSum", tokens, name=part(name, "sum"), **last)
+    nothing = op(b, "Multiply", total, b.constant([0], "f32"), name=part(name, "zero or NaN"))
+    step = op(b, "Add", positive, nothing, name=part(name, "step"))
+    steps = op(b, "Divide", tokens, step, name=part(name, "steps"))
+    one: dict[str, Any] = {"qtype": "per_tensor", "scales": [1.0]}
+    return op(b, "Quantize", steps, dtype="s8", name=part(name, "s8"), **one), step
+
+
+def with_dims(tokens: Value, x: Value, name: str | None) -> Value:
+    """Return tokens, (tokens, size), with the dims of a value whose tokens they are."""
+    dims = (x.shape or ())[:-1]
+    ones = _ones(dims)
+    if tokens.ndim == x.ndim:
+        return tokens
+    if len(dims) - len(ones) == 1:
+        made = tokens[tuple(None if i in ones else slice(None) for i in range(len(dims)))]
+        made.name = name or ""
+        return made
+    return reshape(tokens, (*dims, (tokens.shape or ())[-1]), name)
+
+
+def _tokens(x: Value, name: str | None) -> Value:
+    """Return (tokens, size) of (..., size)."""
+    dims = (x.shape or ())[:-1]
+    ones = _ones(dims)
+    if dims.count(-1) > 1:
+        return x
+    if len(dims) - len(ones) == 1:
+        return x.squeeze(ones) if ones else x
+    return reshape(x, (-1, (x.shape or ())[-1]), name)
+
+
+def _ones(dims: Sequence[int]) -> list[int]:
+    """Return which dims are of size 1, but for the last if all are."""
+    ones = [i for i, d in enumerate(dims) if d == 1]
+    return ones[:-1] if len(ones) == len(dims) else ones
+
+
+def _is_step(value: Value) -> bool:
+    """Return whether `rounded` made a divisor."""
+    added = value.producer
+    positive = None if added is None or added.kind != "Add" else added.inputs[0].producer
+    least = None if positive is None or positive.kind != "Maximum" else positive.inputs[1].data
+    return least is not None and bool((least == LEAST).all())
+
+
+def _holds_tokens_of(x: Value, tokens: Value) -> bool:
+    """Return whether tokens are those of a value, in f32 and in one dim."""
+    if (tokens.shape or ())[-1:] != (x.shape or ())[-1:]:
+        return False
+    for kinds in (("TypeCast",), ("Squeeze", "StaticReshape")):
+        if tokens is not x and tokens.producer is not None and tokens.producer.kind in kinds:
+            tokens = tokens.producer.inputs[0]
+    return tokens is x

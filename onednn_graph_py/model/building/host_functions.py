@@ -1,0 +1,184 @@
+"""Calls of NumPy functions as host steps: `HostFunction`, and `host_step`, which adds one."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...base.dtypes import NUMPY_NAMES, array_dtype
+from ...base.errors import InvalidArgumentsError, InvalidDataTypeError, OneDNNError
+from .value import Value
+
+__all__ = ["NO_F64", "Extent", "HostFunction", "Size", "Slot", "function_of", "host_step"]
+
+Array = npt.NDArray[Any]
+Dims = tuple[int, ...]
+
+NO_F64 = (
+    "oneDNN has no {0}; convert to 'float32' first: arrays by x.astype(\"float32\"), or all of a "
+    'function by og.jit(dtype="f32")'
+)
+
+
+def function_of(name: str) -> Callable[..., Any]:
+    """Return a function by its name below ``numpy``; ``getitem``, or ``special.erf`` of SciPy."""
+    if name == "getitem":
+        return operator.getitem
+    if name.startswith("special."):
+        return getattr(import_module("scipy.special"), name.removeprefix("special."))  # type: ignore[no-any-return]
+    return operator.attrgetter(name)(np)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The place of an array among a call's arguments."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Extent:
+    """The size of a dim of the array at a place."""
+
+    index: int
+    dim: int
+
+
+@dataclass(frozen=True)
+class Size:
+    """A number that is computed from sizes by a function of Python."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class HostFunction:
+    """A call of a NumPy function, which pickles.
+
+    Parameters
+    ----------
+    op : str
+        The function's name; see `function_of`.
+    args : tuple
+        The arguments, with a `Slot` for each array, and an `Extent` or a `Size` for each number
+        that only a call determines.
+    kwargs : dict
+    read : tuple of str
+        The data types of the arrays.
+    made : tuple of (tuple of int, str)
+        The results' shapes, -1 for dims that only a call determines, and their data types.
+    """
+
+    op: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    read: tuple[str, ...]
+    made: tuple[tuple[Dims, str], ...]
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function that a call runs."""
+        return function_of(self.op)
+
+    def results(self, *arrays: Array) -> tuple[Array, ...]:
+        """Compute the results in NumPy's data types."""
+
+        def filled(given: Any) -> Any:
+            if isinstance(given, Slot):
+                return arrays[given.index]
+            if isinstance(given, Extent):
+                return arrays[given.index].shape[given.dim]
+            if isinstance(given, Size):
+                return given.function(*map(filled, given.args))
+            if isinstance(given, tuple) and self.op == "getitem":
+                return tuple(map(filled, given))
+            if isinstance(given, (list, tuple)):
+                return [filled(g) for g in given]
+            return given
+
+        args = [filled(a) for a in self.args]
+        made = self.function(*args, **{k: filled(a) for k, a in self.kwargs.items()})
+        return tuple(map(np.asarray, made if isinstance(made, (tuple, list)) else (made,)))
+
+    def __call__(self, *arrays: Array) -> Any:
+        """Compute the results in the declared data types."""
+        return tuple(
+            m.astype(array_dtype(dtype), copy=False)
+            for m, (_, dtype) in zip(self.results(*arrays), self.made, strict=False)
+        )
+
+    def outputs(self, *shapes: Dims) -> Sequence[tuple[Dims, str]]:
+        """Return the results' shapes and data types for arrays of these shapes, by a trial."""
+        if all(-1 not in dims for dims, _ in self.made) or any(-1 in s for s in shapes):
+            return self.made
+        found = self.tried(shapes)
+        return [(m.shape, t) for m, (_, t) in zip(found, self.made, strict=True)]
+
+    def tried(self, shapes: Sequence[Dims]) -> tuple[Array, ...]:
+        """Return what it computes of zeros, or of unit matrices, which have an inverse."""
+        arrays = []
+        for dims, name in zip(shapes, self.read, strict=True):
+            dtype = array_dtype(name)
+            is_matrix = len(dims) > 1 and name in ("f32", "f64")
+            unit = np.eye(*dims[-2:], dtype=dtype) if is_matrix else np.zeros((), dtype)
+            arrays.append(np.broadcast_to(unit, dims))
+        with np.errstate(all="ignore"):
+            return self.results(*arrays)
+
+
+def host_step(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Add a call of a NumPy function to the graph of the values among its arguments.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        NumPy refuses the arguments.
+    InvalidDataTypeError
+        A result has a data type that no value can have, such as f64.
+    """
+    values: list[Value] = []
+
+    def slot(given: Any) -> Any:
+        if isinstance(given, Value):
+            values.append(given)
+            return Slot(len(values) - 1)
+        if isinstance(given, (list, tuple)):
+            return type(given)(map(slot, given))
+        if isinstance(given, np.generic) and given.dtype.kind in "iuf":
+            return given.item()  # it takes the data type of what is next to it
+        return given
+
+    args = tuple(map(slot, args))
+    call = HostFunction(
+        name, args, {k: slot(v) for k, v in kwargs.items()}, tuple(v.dtype for v in values), ()
+    )
+    shapes = [v.shape or () for v in values]
+    try:
+        # A dim that differs with the unknown ones is unknown.
+        few, many = (
+            call.tried([tuple(n if d < 0 else d for d in dims) for dims in shapes]) for n in (2, 3)
+        )
+    except OneDNNError:
+        raise
+    except (ValueError, TypeError, IndexError, ArithmeticError, np.linalg.LinAlgError) as e:
+        raise InvalidArgumentsError(str(e)) from e
+    for result in few:
+        if result.dtype.kind == "f" and result.dtype.itemsize > 4:
+            raise InvalidDataTypeError(NO_F64.format(result.dtype.name))
+        if result.dtype.name not in NUMPY_NAMES:
+            raise InvalidDataTypeError(f"no value can be {result.dtype}")
+    made = tuple(
+        (tuple(d if d == e else -1 for d, e in zip(f.shape, m.shape, strict=True)),
+         NUMPY_NAMES[f.dtype.name])
+        for f, m in zip(few, many, strict=True)
+    )  # fmt: skip
+    call = replace(call, made=made)
+    label = f"np.{name}" if name != "getitem" else "x[...]"
+    return values[0].builder.call(call, *values, outputs=call.outputs, name=label)

@@ -1,0 +1,158 @@
+"""Operands of NumPy functions: values, arrays and numbers, brought to one data type."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base.dtypes import NUMPY_NAMES, array_dtype
+from ...base.errors import InvalidDataTypeError, InvalidGraphOpError, OneDNNError
+from ...base.linked import linked_version
+from ...ops.check import check
+from ...ops.tensor_spec import TensorSpec
+from .host_functions import NO_F64
+from .value import Value, is_whole
+
+__all__ = ["FLOATS", "cast", "combined", "is_number", "leaves", "result_type", "selected"]
+
+FLOATS = ("f32", "bf16", "f16")
+
+
+def leaves(given: Any) -> Iterator[Any]:
+    """Yield what lists, tuples and dicts hold."""
+    if isinstance(given, dict):
+        given = list(given.values())
+    if isinstance(given, (list, tuple)):
+        for part in given:
+            yield from leaves(part)
+    else:
+        yield given
+
+
+def is_number(given: Any) -> bool:
+    """Whether an operand takes the data type of the value next to it."""
+    if isinstance(given, np.ndarray):
+        return given.ndim == 0 and given.dtype.kind in "biuf"
+    return isinstance(given, (numbers.Real, np.generic))
+
+
+def result_type(*given: Any) -> str:
+    """Return NumPy's data type of a result.
+
+    Numbers, and lists of them, have none of their own; nor have arrays of integers next to a value
+    of floating-point numbers, where NumPy would go to f64.
+
+    Raises
+    ------
+    InvalidDataTypeError
+        An array has a data type that no value has, such as f64 and complex numbers.
+    """
+    values = [v for v in given if isinstance(v, Value)]
+    dtypes = [array_dtype(v.dtype) for v in values]
+    has_float = any(v.dtype in FLOATS for v in values)
+    kinds = set()
+    for operand in given:
+        if isinstance(operand, Value):
+            continue
+        dtype = np.asarray(operand).dtype
+        if dtype.kind in "cOSUMm":
+            raise TypeError(f"a value, an array or a real number is expected, got {operand!r}")
+        if not isinstance(operand, np.ndarray) or not operand.ndim:
+            kinds.add(dtype.kind)
+        elif dtype == np.float64 and values and values[0].builder.narrow:
+            dtypes.append(np.dtype(np.float32))
+        elif not has_float or dtype.kind not in "biu":
+            dtypes.append(dtype)
+    if "f" in kinds and all(d.kind in "biu" for d in dtypes):
+        dtypes.append(np.dtype(np.float32 if not dtypes else np.float64))
+    elif kinds & set("iu") and all(d.kind == "b" for d in dtypes):
+        dtypes.append(np.dtype(np.int64))
+    elif not dtypes:
+        dtypes.append(np.dtype(np.bool_))
+    dtype = dtypes[0]
+    for other in dtypes[1:]:
+        dtype = np.promote_types(dtype, other)
+    name = NUMPY_NAMES.get(dtype.name)
+    if name is None or name == "f64":
+        raise InvalidDataTypeError(NO_F64.format(dtype.name))
+    return name
+
+
+def cast(value: Value, dtype: str) -> Value | None:
+    """Return a value in another data type; None if no op converts it."""
+    b = value.builder
+    if value.dtype == dtype:
+        return value
+    if value.dtype in FLOATS and dtype in FLOATS:
+        wide = value if "f32" in (value.dtype, dtype) else b.type_cast(value, dtype="f32")
+        return b.type_cast(wide, dtype=dtype)
+    if value.dtype in ("s8", "u8") and dtype == "f32":
+        return b.dequantize(value, scales=[1.0], zps=[0])
+    return None
+
+
+def combined(kind: str, *given: Any) -> Value | None:
+    """Add an op of operands, cast where it does not take their data types together.
+
+    Returns
+    -------
+    Value or None
+        None if the op does not compute in NumPy's data type of the result.
+    """
+    dtype = result_type(*given)
+    values = [v for v in given if isinstance(v, Value)]
+    is_comparison = kind == "GreaterEqual"
+    if dtype not in FLOATS and not (is_comparison and dtype == "s32"):
+        return None
+    operands = [
+        v if isinstance(v, Value) or is_number(v) else np.asarray(v).astype(array_dtype(dtype))
+        for v in given
+    ]
+    specs = [
+        TensorSpec(v.shape, v.dtype) if isinstance(v, Value) else TensorSpec(np.shape(v), dtype)
+        for v in operands
+    ]
+    try:
+        fits = check(kind, specs, {})[0].dtype in (dtype, "boolean")
+    except (InvalidDataTypeError, InvalidGraphOpError):
+        fits = False
+    except OneDNNError:
+        fits = True  # the op says it better
+    if not fits:
+        operands = [cast(v, dtype) if isinstance(v, Value) else v for v in operands]
+        if any(v is None for v in operands):
+            return None
+    made: Value = values[0].builder.add_op(kind, operands, {})
+    return made
+
+
+def selected(condition: Value, x: Value, y: Value) -> Value | str:
+    """Return elements of x where a condition is true, of y elsewhere, or why no op does so."""
+    b, sizes = condition.builder, condition.shape or ()
+    if not _covers(sizes, x, y):
+        # oneDNN's Select widens no condition, but what it chooses from.
+        if not is_whole((*sizes, *(x.shape or ()))) or max(x.ndim, y.ndim) > len(sizes):
+            return "the condition has more elements than both tensors together"
+        if x.data is not None and x.data.size == 1:
+            x = b.constant(np.full(sizes, x.data.item(), np.float32), x.dtype)
+        else:
+            x = x.expand(np.broadcast_shapes(x.shape or (), sizes))
+    dims = (*sizes, *(x.shape or ()), *(y.shape or ()))
+    if linked_version() < (3, 8) and sizes != x.shape and not is_whole(dims):
+        # It multiplies by the condition instead; a rule of `rewriting` widens known dims.
+        return "before oneDNN 3.8, a condition of unknown dims makes NaN of infinity"
+    made: Value = b.select(condition, x, y)
+    return made
+
+
+def _covers(condition: Sequence[int], x: Value, y: Value) -> bool:
+    """Return whether each dim of the condition is 1 or one of the two tensors'."""
+    shapes = [x.shape or (), y.shape or ()]
+    for i, size in enumerate(reversed(condition)):
+        given = [s[-1 - i] for s in shapes if i < len(s)]
+        if not given or (size != 1 and size not in given):
+            return False
+    return True

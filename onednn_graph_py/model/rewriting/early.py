@@ -1,0 +1,76 @@
+"""Rules for ops that oneDNN fuses only if they are written in another way, before it sees them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...base.linked import linked_version
+from ..building.value import Node, Value
+from .products import is_behind_a_product
+from .rule import Ops, Rule
+
+__all__ = ["AS_PRODUCTS", "EARLY", "has_few_factors", "selects_by_any_shape"]
+
+# Products of more factors than these round too often.
+_MOST_FACTORS = 8
+
+
+def has_few_factors(exponent: float) -> bool:
+    """Return whether a power is a product of a few factors and a square root, or its inverse."""
+    factors, half = divmod(abs(exponent), 1)
+    return half in (0, 0.5) and 0 < factors + half <= _MOST_FACTORS
+
+
+def _as_products(ops: Ops, node: Node) -> bool:
+    """Write powers of whole and half exponents as products, with a square root and a quotient."""
+    exponent = float(node.attrs["beta"])
+    if not has_few_factors(exponent):
+        return False
+    factors, half = divmod(abs(exponent), 1)
+    (x,) = node.inputs
+    made = ops.op("Sqrt", x) if half else None
+    power, left = x, int(factors)
+    while left:
+        if left % 2:
+            made = power if made is None else ops.op("Multiply", made, power)
+        left //= 2
+        power = ops.op("Square", power) if left else power
+    assert made is not None
+    if exponent < 0:
+        ops.op("Divide", ops.scalar(1, x), made)
+    elif made is x:
+        ops.op("Reorder", x)
+    return True
+
+
+def selects_by_any_shape() -> bool:
+    """Return whether oneDNN's Select takes a condition of another shape than input 1.
+
+    Before 3.8 it multiplies by it instead, which makes NaN of infinity.
+    """
+    return linked_version() >= (3, 8)
+
+
+def _with_one_shape(ops: Ops, node: Node) -> bool:
+    """Give a Select's condition and input 1 the shape of the result.
+
+    Scores of attention stay, unless what is put in their place is infinite.
+    """
+    shape = ops.shapes[node.outputs[0].id]
+    shapes = [ops.shapes[v.id] for v in node.inputs]
+    if selects_by_any_shape() or shapes[0] == shapes[1] or any(-1 in s for s in shapes):
+        return False
+    if all(_is_finite(v) or is_behind_a_product(ops, v) for v in node.inputs[1:]):
+        return False
+    wide = [ops.expanded(v, shape) for v in node.inputs[:2]]
+    ops.same((*wide, node.inputs[2]))
+    return True
+
+
+def _is_finite(value: Value) -> bool:
+    return value.data is not None and bool(np.isfinite(np.float64(value.data)).all())
+
+
+AS_PRODUCTS: Rule = Rule("as products", ("Pow",), _as_products)
+
+EARLY = (AS_PRODUCTS, Rule("with operands of one shape", ("Select",), _with_one_shape))

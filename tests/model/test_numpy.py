@@ -1,0 +1,374 @@
+"""Functions written with NumPy: equal to NumPy's, traced without a change."""
+
+import importlib
+import inspect
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from graphs import needs
+
+import onednn_graph_py as og
+from onednn_graph_py.model.building.array_functions import TABLE, called
+from onednn_graph_py.model.building.host_functions import function_of
+
+RNG = np.random.default_rng(7)
+A = RNG.uniform(0.2, 2.5, (3, 5, 4)).astype(np.float32)
+B = RNG.uniform(-2, 2, (5, 4)).astype(np.float32)
+C = RNG.uniform(-2, 2, (4, 7)).astype(np.float32)
+SQUARE = (RNG.uniform(-1, 1, (2, 4, 4)) + 3 * np.eye(4)).astype(np.float32)
+MASK = RNG.random((5, 4)) < 0.6
+IDS = RNG.integers(0, 5, (2, 3)).astype(np.int32)
+
+
+def same(function, *arrays, rtol=2e-6):
+    """Compare a traced function with the function itself."""
+    made, expected = og.jit(function)(*arrays), function(*arrays)
+    pairs = (
+        [(made, expected)]
+        if not isinstance(expected, (list, tuple))
+        else zip(made, expected, strict=True)
+    )
+    for got, wanted in pairs:
+        wanted = np.asarray(wanted)
+        got = np.asarray(got)
+        assert got.shape == wanted.shape
+        # Next to f32 NumPy's scalars and lists count as Python's numbers.
+        assert got.dtype == (np.float32 if wanted.dtype == np.float64 else wanted.dtype)
+        scale = np.abs(wanted[np.isfinite(wanted)], dtype=np.float64).max(initial=1)
+        np.testing.assert_allclose(
+            got.astype(np.float64), wanted.astype(np.float64), rtol=rtol, atol=rtol * scale
+        )
+
+
+CASES = {
+    "operators": (lambda x, y: (x + y) * 2 - y / x + 3 / x - -x + abs(y) + x**-1.5 + y**3, A, B),
+    "powers": (lambda x: x**0.5 + x**1 + x**2 + x**0.3 + x**2.5 + np.power(x, 4), A),
+    "floors": (lambda x: x // 0.3 + x % 0.3 + np.floor(x) + np.ceil(x) + np.trunc(x), A),
+    "scalars": (lambda x: x / np.sqrt(7) * np.int64(2) + np.float32(0.1) - np.float64(3), A),
+    "lists": (lambda x: (x * [1, 2.5, 3, 4]) - [[1], [2], [3], [4], [5]], A),
+    "integers beside": (lambda x: (x + np.arange(4, dtype=np.int8)) * 2, A),
+    "elementwise": (
+        lambda x: np.exp(-x) + np.log(x) + np.tanh(x) + np.sqrt(x) + np.abs(x) + np.square(x)
+        + np.negative(x) + np.reciprocal(x) + np.sign(x) + np.sin(x) + np.log2(x), A,
+    ),
+    "rounding": (lambda x: np.round(x) + np.rint(x * 3) + np.round(x, 1) + x.round(1), A),
+    "extremes": (lambda x, y: np.maximum(x, y) + np.minimum(x, 0.5) + np.fmax(x, 1), A, B),
+    "clip": (lambda x, y: np.clip(x, 0.5, 1) + x.clip(None, 1) + np.clip(x, y, y + 1), A, B),
+    "comparisons": (lambda x, y: [x > y, x >= y, x < y, x <= y, x == y, x != y], A, B),
+    "comparisons with numbers": (
+        lambda x: [x > 0.5, x < 0.5, x >= np.inf, x > np.inf, x < -np.inf, x < np.nan],
+        np.float32([0.5, np.nan, np.inf, -np.inf, 0.50000006, 0.49999997]),
+    ),
+    "logic": (lambda x: [(x > 1) & (x < 2), (x > 1) | (x < 0.5), ~(x > 1), np.isnan(x)], A),
+    "where": (lambda x, y: np.where(x > y, x, 0.5) + np.where(MASK, y, x), A, B),
+    "masks": (lambda x: [np.where(MASK, x, -np.inf), np.where(MASK, -np.inf, x)], A),
+    "masks as numbers": (lambda x: (x >= 1).astype(np.float32) * x, A),
+    "all of it": (lambda x: [x.sum(), x.mean(), x.max(), x.min(), x.prod(), x.var(), x.std()], A),
+    "along axes": (
+        lambda x: [
+            np.sum(x, axis=-1), x.mean(axis=(0, 2)), np.max(x, 1, keepdims=True), x.min(axis=0),
+            np.prod(x, axis=2), x.var(axis=1, ddof=1), np.std(x, (0, 1), keepdims=True),
+            np.add.reduce(x), np.maximum.reduce(x, axis=1), x.sum(axis=()),
+        ], A,
+    ),
+    "counting": (
+        lambda x: [np.argmax(x, axis=1), x.argmin(-1), np.any(x > 2, axis=0), (x > 0).all()], A,
+    ),
+    "infinities": (lambda x: [x.max(axis=1), x.min(axis=1), x.max()],
+                   np.float32([[-np.inf, -np.inf], [np.inf, 1], [2, -np.inf]])),
+    "sorting": (lambda x: [np.sort(x), np.argsort(x, 1), np.cumsum(x, axis=1), np.diff(x)], A),
+    "products": (
+        lambda x, w: [x @ w, np.matmul(x, w), np.dot(x, w), x.dot(w), np.tensordot(x, w, 1)], A, C,
+    ),
+    "more products": (
+        lambda x, y: [
+            np.inner(x, y), np.outer(x, y[0]), np.vecdot(x, y), np.dot(y, x.swapaxes(1, 2)),
+            np.dot(y[0], y[1]), np.tensordot(x, y, ([1, 2], [0, 1])), y.T @ y, y.mT,
+        ], A, B,
+    ),
+    "norms": (lambda x: [np.linalg.norm(x, axis=1), np.linalg.vector_norm(x, axis=(0, 2))], A),
+    "matrices": (lambda x: [np.linalg.inv(x), np.linalg.solve(x, x[..., :1])], SQUARE),
+    "shapes": (
+        lambda x: [
+            x.reshape(15, 4), np.reshape(x, (3, -1)), x.reshape(-1), x.ravel(), x.flatten(),
+            x.T, x.transpose(0, 2, 1), np.transpose(x, (2, 0, 1)), np.moveaxis(x, 0, -1),
+            np.swapaxes(x, 0, 2), np.expand_dims(x, (0, 2)), np.squeeze(x[:1]), x[:, None],
+            np.broadcast_to(x, (2, 3, 5, 4)), np.flip(x, 1), np.roll(x, 2, 1), np.repeat(x, 2, 1),
+            np.tile(x, (2, 1)), np.pad(x, ((0, 0), (1, 2), (0, 1))), np.tril(x), x.diagonal(),
+        ], A,
+    ),
+    "joining": (
+        lambda x, y: [
+            np.concatenate([x, x * 2], axis=1), np.concatenate([x, y], axis=None),
+            np.hstack([y, y]), np.vstack([y, y[0]]), np.stack([y, y + 1], axis=1), np.stack([x, A]),
+        ], A, B,
+    ),
+    "splitting": (
+        lambda x: [*np.split(x, 2, axis=2), *np.split(x, [1, 4], 1), *np.array_split(x, 3, 1)], A,
+    ),
+    "unpacking": (lambda x: [len(x) + part * i for i, part in enumerate(x)], A),
+    "indices": (
+        lambda x, i: [x[i], x[:, i], x[..., [0, 2]], x[0, 1:3], np.take(x, i, 1)], A, IDS % 3,
+    ),
+    "integers": (lambda i: [i + 1, i * i, i.sum(), np.maximum(i, 2), i.reshape(-1), i[0] > 2], IDS),
+    "einsum": (
+        lambda x, y, w: [
+            np.einsum("bik,ik->bi", x, y), np.einsum("bik,kj->bij", x, w), np.einsum("bik->kb", x),
+            np.einsum("bik,bjk->bij", x, x), np.einsum("ij,jk", y, w), np.einsum("bik,ik->", x, y),
+            np.einsum("bik,ik,kj->jb", x, y, w), np.einsum("i,j->ij", y[:, 0], w[0]),
+            np.einsum("ii->i", y[:4]), np.einsum("...k,kj->...j", x, w),
+        ], A, B, C,
+    ),
+    "likes": (lambda x: [np.zeros_like(x) + x, np.ones_like(x) * x, np.full_like(x, 2) - x], A),
+    "facts": (lambda x: x * np.size(x) + np.shape(x)[1] - np.ndim(x) + x.size + len(x), A),
+    "in place": (lambda x: [written(x * 1)], A),
+}  # fmt: skip
+
+
+def written(x):
+    """Write to an array in all the ways that reach its other names."""
+    alias = x
+    x += 1
+    np.maximum(x, 2, out=x)
+    np.exp(x * 0.5, out=x)
+    alias /= alias.sum(axis=-1, keepdims=True)
+    return x
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_functions_equal_numpys(case):
+    function, *arrays = CASES[case]
+    same(function, *arrays, rtol=1e-5 if case in ("matrices", "powers") else 2e-6)
+
+
+def test_each_function_of_the_table_is_numpys_own_on_arrays():
+    for name, row in TABLE.items():
+        assert callable(function_of(row.name)) or row.name.startswith("special."), name
+    assert called("concat", [B, B], axis=1).shape == (5, 8)
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16], ids=["bf16", "f16"])
+def test_small_types_stay_small_beside_numbers(dtype):
+    if dtype is np.float16:
+        needs("f16")
+    x = B.astype(dtype)
+
+    def function(v):
+        return np.exp(v / np.sqrt(8) * 2 - 1).sum(axis=0)
+
+    made = og.jit(function)(x)
+    assert made.dtype == dtype
+    np.testing.assert_allclose(
+        made.astype(np.float32),
+        function(x.astype(np.float32)),
+        rtol=4 * float(ml_dtypes.finfo(dtype).eps),
+    )
+
+
+def kinds(function, *specs):
+    return [n.kind for n in og.trace(function, *specs).nodes]
+
+
+def test_ops_take_the_types_that_they_take_together():
+    bf16, f32 = ((2, 3), "bf16"), ((2, 3), "f32")
+    assert kinds(lambda x, y: x * y, bf16, f32) == ["Multiply"]
+    assert kinds(lambda x, y: x @ y.T, f32, bf16).count("TypeCast") == 1
+    if og.version()["minor"] >= 8:
+        assert kinds(lambda x, y: x + y, f32, bf16) == ["Add"]
+
+
+def test_unknown_dims_are_reshaped_by_place():
+    def heads(x):
+        batch, tokens, _ = x.shape
+        return x.reshape(batch, tokens, 2, -1 if batch > 0 else 3).transpose(0, 2, 1, 3)
+
+    b = og.trace(heads, ((-1, -1, 6), "f32"))
+    assert b.outputs["output0"].shape == (-1, 2, -1, 3)
+    x = RNG.standard_normal((2, 5, 6)).astype(np.float32)
+    np.testing.assert_array_equal(b.compile()(x), x.reshape(2, 5, 2, 3).transpose(0, 2, 1, 3))
+
+
+def test_host_steps_take_unknown_dims():
+    model = og.trace(
+        lambda x: np.cumsum(x, axis=1) + np.argmax(x, axis=0)[0] * 0, ((-1, 4), "s32")
+    ).compile()
+    for rows in (1, 3):
+        x = np.arange(rows * 4, dtype=np.int32).reshape(rows, 4)
+        np.testing.assert_array_equal(model(x), np.cumsum(x, axis=1))
+
+
+def test_a_model_with_host_steps_pickles():
+    model = og.trace(
+        lambda x: np.sort(x)[..., [0, 2]] + np.sin(x[..., :2]), (A.shape, "f32")
+    ).compile()
+    copied = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copied(A), model(A))
+
+
+def test_steps_say_what_runs_on_the_host():
+    model = og.jit(lambda x: np.sin(x) + np.exp(x)).model(A)
+    assert [s.names for s in model.steps() if s.implementation == "host"] == [("np.sin",)]
+    assert not [
+        s
+        for s in og.jit(lambda x: np.tanh(x).mean()).model(A).steps()
+        if s.implementation == "host"
+    ]
+
+
+# -- what can't be traced
+
+
+class Foreign:
+    """An array of another library."""
+
+    def __array_ufunc__(self, *args, **kwargs):
+        return NotImplemented
+
+
+REFUSED = {
+    "an if": (lambda x: x if x.sum() > 0 else -x, TypeError, r"has no truth value.*write np.where"),
+    "a float": (lambda x: float(x.sum()), TypeError, "keep x instead of float"),
+    "item": (lambda x: x.sum().item(), AttributeError, "write the value itself"),
+    "a write": (lambda x: x.__setitem__(0, 1), TypeError, "in place; write np.where"),
+    "out": (lambda x: np.exp(x, out=x), og.InvalidArgumentsError, "use the result instead"),
+    "out of an array": (lambda x: np.exp(x, out=A.copy()), TypeError, "an array can't be written"),
+    "an array of values": (lambda x: np.array([x, x]), TypeError, "write np.stack"),
+    "a table": (lambda x: B[x], TypeError, "pass the table"),
+    "a mask as index": (lambda x: x[x > 1], TypeError, "write np.where"),
+    "f64": (lambda x: x + A.astype("f8"), og.InvalidDataTypeError, r"np.add at .*og.jit\(dtype"),
+    "astype f64": (lambda x: x.astype(float), og.InvalidDataTypeError, "no float64"),
+    "complex": (lambda x: x * 1j, TypeError, "a real number is expected"),
+    "objects": (lambda x: x + np.array([None] * 4), TypeError, "a real number is expected"),
+    "strings": (lambda x: x + np.array(["a"] * 4), TypeError, "a real number is expected"),
+    "a masked array": (lambda x: np.maximum(x, np.ma.ones(4)), TypeError, "MaskedArray can't be"),
+    "another library": (lambda x: x + Foreign(), TypeError, "returned NotImplemented"),
+    "fft": (lambda x: np.fft.fft(x), og.UnimplementedError, "np.fft.fft at .*test_numpy.py:.*call"),
+    "a wrong axis": (lambda x: x.sum(axis=5), og.InvalidIndexError, "np.sum at .*axis 5"),
+    "a wrong shape": (lambda x: x.reshape(7, 7), og.InvalidShapeError, "reshape at .*49 elements"),
+    "a wrong host step": (lambda x: np.flip(x, 9), og.InvalidArgumentsError, "np.flip at .*axis 9"),
+    "a later read": (lambda x: alias_of(x * 2), og.InvalidArgumentsError, "written in place at"),
+    "torch's name": (lambda x: x.unsqueeze(0), AttributeError, r"write np.expand_dims"),
+    "no name": (lambda x: x.frobnicate, AttributeError, "values have no 'frobnicate'"),
+}  # fmt: skip
+
+
+def alias_of(x):
+    row = x[0]
+    x += 1
+    return row * 2
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cant_be_traced_is_refused_with_what_to_write(case):
+    function, error, match = REFUSED[case]
+    with pytest.raises(error, match=match):
+        og.jit(function)(A)
+
+
+def test_values_of_two_builders_are_refused():
+    x, y = og.GraphBuilder(), og.GraphBuilder()
+    with pytest.raises(og.InvalidArgumentsError, match="belongs to another GraphBuilder"):
+        np.add(x.input((2,)), y.input((2,)))
+
+
+def test_errors_name_the_users_line():
+    b = og.GraphBuilder()
+    x = b.input((2, 3))
+    _, line = np.exp(x) + 1, inspect.currentframe().f_lineno
+    assert {n.where for n in b.nodes} == {f"{__file__}:{line}"}
+
+
+# -- nothing in the package compares values with ==
+
+
+def test_the_package_compares_values_by_identity(monkeypatch):
+    def refuse(self, other):
+        raise AssertionError("values were compared")
+
+    def block(x, w):
+        y = x + og.blocks.linear(x, w, activation="gelu")
+        e = np.exp(y - y.max(axis=-1, keepdims=True))
+        return {
+            "p": e / e.sum(axis=-1, keepdims=True),
+            "n": (y - y.mean(-1, keepdims=True)) / np.sqrt(y.var(-1, keepdims=True) + 1e-5),
+        }
+
+    monkeypatch.setattr(og.Value, "__eq__", refuse)
+    monkeypatch.setattr(og.Value, "__ne__", refuse)
+    w = RNG.standard_normal((4, 4)).astype(np.float32)
+    b = og.trace(block, ((-1, 4), "f32"), ((4, 4), "f32"))
+    model = b.compile()
+    assert model.verify(B, w)
+    assert str(model.explain())
+    og.load(og.trace(lambda x: x @ w, ((2, 4), "f32")).to_json())
+
+
+# -- the Array API
+
+
+def test_the_namespace_has_the_array_apis_names():
+    b = og.GraphBuilder()
+    x = b.input((2, 3))
+    xp = x.__array_namespace__(api_version="2023.12")
+    assert xp is x.__array_namespace__()
+    assert xp.permute_dims(x, (1, 0)).shape == xp.matrix_transpose(x).shape == (3, 2)
+    assert xp.concat([x, xp.zeros((1, 3))]).shape == (3, 3)
+    assert xp.astype(x, xp.bfloat16).dtype == "bf16"
+    assert xp.isdtype(x.dtype, "real floating") and not xp.isdtype(xp.int32, ("bool", xp.int8))
+    assert xp.finfo(x.dtype).eps == np.finfo(np.float32).eps and xp.iinfo("s8").max == 127
+    assert xp.ones(3).dtype == np.float32 and xp.arange(3).dtype == np.int64
+    assert xp.asarray(x) is x and xp.asarray([1.5]).dtype == np.float32
+    info = xp.__array_namespace_info__()
+    assert info.default_dtypes()["real floating"] == xp.float32
+    assert set(info.dtypes(kind="signed integer")) == {"int8", "int16", "int32", "int64"}
+    assert info.devices() == [info.default_device()] == [x.device]
+    with pytest.raises(AttributeError, match="no function 'nonzero'"):
+        xp.nonzero(x)
+    with pytest.raises(og.InvalidArgumentsError, match=r"2024\.12, got '2030\.12'"):
+        x.__array_namespace__(api_version="2030.12")
+
+
+# -- SciPy
+
+
+def test_scipys_functions_are_traced():
+    special = pytest.importorskip("scipy.special")
+    same(lambda x: special.expit(x) + special.erf(x), B)
+    xp = og.GraphBuilder().input((2,)).__array_namespace__()
+    for name in ("softmax", "log_softmax"):
+        ours = getattr(xp, name)
+        traced = og.jit(lambda x, f=ours: (f(x, axis=0), f(x)))(B)
+        function = getattr(special, name)
+        for made, expected in zip(traced, (function(B, axis=0), function(B)), strict=True):
+            np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_scipys_softmax_is_traced_over_the_array_api():
+    pytest.importorskip("scipy.special")
+    program = """
+        import numpy as np, onednn_graph_py as og
+        from scipy.special import softmax
+        x = np.float32([[1, -2, 3], [0.5, 4, -1]])
+        made = og.jit(lambda v: softmax(v, axis=1))(x)
+        np.testing.assert_allclose(made, softmax(x, axis=1), rtol=1e-5)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True,
+        env={**os.environ, "SCIPY_ARRAY_API": "1"}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_guides_table_is_the_packages(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "docs" / "extensions")
+    page = importlib.import_module("numpy_table")
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.written(text) == text, "run docs/extensions/numpy_table.py"
+    assert set(page.TORCH) <= set(TABLE)
