@@ -367,7 +367,9 @@ def test_unknown_dims_come_back():
 def test_numbers_come_back_exactly():
     rng = np.random.default_rng(5)
     bits = rng.integers(0, 2**32, 3000, dtype=np.uint32).view(np.float32)
-    values = [float(v) for v in bits[np.isfinite(bits)]] + [1 / 3, 0.1, 1e-45, -0.0, 5e-324, 1e15]
+    largest = float(np.finfo(np.float32).max)
+    values = [float(v) for v in bits[np.isfinite(bits)]]
+    values += [1 / 3, 0.1, 1e-45, -0.0, 5e-324, 1e15, largest, -largest]
     root = json_mutations.samples()["matmul, relu"]
     document = parse(root)
     attrs = {

@@ -310,20 +310,6 @@ def test_a_node_that_must_not_be_an_island_is_told(files, capsys):
 # -- without onnx
 
 
-def test_the_command_says_what_is_not_installed(files):
-    done = python(f"""
-        import sys
-        for name in ("onnx", "onnx_ir", "onnxscript"):
-            sys.modules[name] = None
-        import importlib.util
-        importlib.util.find_spec = lambda name, package=None: None
-        from onednn_graph_py.tools import command_line as cli
-        assert cli.main(["onnx", {files["mlp"]!r}]) == 2
-        assert cli.main(["ops", "ReLU"]) == 0
-    """)
-    assert "pip install '.[onnx]' in a clone" in done.stderr
-
-
 def test_an_interrupted_command_leaves_nothing():
     starting = own_seconds(COMMANDS["onnx"].imports)
     left = end("onnx", signal.SIGINT, group=True, starting=starting)

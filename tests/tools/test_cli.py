@@ -204,3 +204,22 @@ def test_the_console_script_runs_the_same():
     )
     assert done.returncode == 2
     assert done.stderr.startswith("usage: onednn-graph ")
+
+
+@pytest.mark.parametrize("words", [["onnx", "a.onnx"], ["tune", "a.onnx"]])
+def test_without_the_packages_of_onnx_only_its_commands_say_what_to_install(words):
+    program = f"""if True:
+        import sys
+        for name in ("onnx", "onnx_ir", "onnxscript"):
+            sys.modules[name] = None
+        import importlib.util
+        importlib.util.find_spec = lambda name, package=None: None
+        from onednn_graph_py.tools import command_line as cli
+        assert cli.main([]) == 0
+        assert cli.main({words!r}) == 2
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    (line,) = done.stderr.splitlines()
+    assert "onnx, onnx_ir, onnxscript; pip install '.[onnx]' in a clone" in line

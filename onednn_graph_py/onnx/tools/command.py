@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..verifying import OnnxVerification
     from .timing import Times
 
-__all__ = ["add_onnx"]
+__all__ = ["add_onnx", "require_packages"]
 
 _MORE = """\
 Dims that the model leaves open get their sizes by --set; for others a size is chosen and shown.
@@ -41,14 +41,21 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _require_packages() -> None:
+def require_packages() -> None:
+    """Check that what ONNX models need is installed.
+
+    Raises
+    ------
+    UnimplementedError
+        A package is missing; the message says how to install it.
+    """
     missing = [n for n in ("onnx", "onnx_ir", "onnxscript") if importlib.util.find_spec(n) is None]
     if missing:
         raise UnimplementedError(f"not installed: {', '.join(missing)}; {install_line('onnx')}")
 
 
 def _onnx(arguments: argparse.Namespace) -> int:
-    _require_packages()
+    require_packages()
     from ..model import entry_of, load
     from .overview import overview_of
     from .sizes import chosen_shapes, parsed

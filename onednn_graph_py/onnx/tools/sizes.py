@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ...base.errors import InvalidArgumentsError
 from ...base.text.names import did_you_mean
-from ..tensors import Shape
+
+if TYPE_CHECKING:
+    from ..tensors import Shape  # which imports onnx_ir
 
 __all__ = ["Dims", "chosen_shapes", "parsed"]
 

@@ -8,6 +8,7 @@ import json
 from ...base.text.options import add_command, add_forms, at_least
 from ...serialization import load
 from ...tools import tuning
+from .command import require_packages
 from .sizes import chosen_shapes, parsed
 
 __all__ = ["add_tune"]
@@ -15,6 +16,7 @@ __all__ = ["add_tune"]
 
 def _tune(arguments: argparse.Namespace) -> int:
     if arguments.file.endswith(".onnx"):
+        require_packages()
         from ..model import load as load_onnx
 
         model = load_onnx(arguments.file, threads=arguments.threads, tune="full")
