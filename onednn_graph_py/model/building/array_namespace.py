@@ -8,28 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ...base.dtypes import array_dtype, dtype_name
+from ...base.dtypes import NUMPY_NAMES, array_dtype, dtype_name
 from ...base.errors import InvalidArgumentsError
 from .array_functions import TABLE, called
 from .value import Value
 
 __all__ = ["NAMESPACE", "ArrayNamespace"]
 
-_DTYPES = {
-    "bool": "boolean",
-    "int8": "s8",
-    "int16": "s16",
-    "int32": "s32",
-    "int64": "s64",
-    "uint8": "u8",
-    "uint16": "u16",
-    "uint32": "u32",
-    "uint64": "u64",
-    "float32": "f32",
-    "bfloat16": "bf16",
-    "float16": "f16",
-    "float64": "f64",
-}
 _KINDS = {"bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu"} | {
     "real floating": "fV",
     "complex floating": "",
@@ -55,8 +40,8 @@ class ArrayNamespace:
     pi, e, inf, nan, newaxis = math.pi, math.e, math.inf, math.nan, None
 
     def __getattr__(self, name: str) -> Any:
-        if name in _DTYPES:
-            return _DTYPES[name]
+        if name in NUMPY_NAMES:
+            return NUMPY_NAMES[name]
         if name == "linalg":
             return self
         for known in (_NAMES.get(name, name), f"linalg.{name}", f"special.{name}"):
@@ -67,7 +52,7 @@ class ArrayNamespace:
         raise AttributeError(f"values have no function {name!r} of the Array API")
 
     def __dir__(self) -> list[str]:
-        return sorted({*_DTYPES, *_NAMES, *_CREATION, *TABLE, *vars(ArrayNamespace)})
+        return sorted({*NUMPY_NAMES, *_NAMES, *_CREATION, *TABLE, *vars(ArrayNamespace)})
 
     def asarray(self, obj: Any, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Any:
         """Return a value as it is, and anything else as an array."""
@@ -129,12 +114,12 @@ class _Info:
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, str]:
         names = {"real floating": "float32", "integral": "int64", "indexing": "int64"}
-        return {kind: _DTYPES[name] for kind, name in names.items()}
+        return {kind: NUMPY_NAMES[name] for kind, name in names.items()}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, str]:
         kinds = tuple(_KINDS) if kind is None else kind
-        shown = {n: d for n, d in _DTYPES.items() if n not in ("bfloat16", "float16", "float64")}
-        return {n: d for n, d in shown.items() if NAMESPACE.isdtype(d, kinds)}
+        known = {n: d for n, d in NUMPY_NAMES.items() if hasattr(np, n) and d not in ("f16", "f64")}
+        return {n: d for n, d in known.items() if NAMESPACE.isdtype(d, kinds)}
 
 
 def _created(name: str, *args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
