@@ -22,25 +22,13 @@ _LARGEST = 64 << 20  # bytes of a file of timings, each of some kilobytes
 
 
 class Measurement(NamedTuple):
-    """The times of a group of ops.
+    """The times of a group of ops."""
 
-    Parameters
-    ----------
-    ops : tuple of str
-        The op kinds.
-    inputs : str
-        The data types and shapes of what they read.
-    threads : int
-    way : str
-        Another way to run them: a form, or ``apart`` for each op by itself.
-    written, other : float
-        Seconds as the graph has them, in one partition, and in the other way.
-    """
-
-    ops: tuple[str, ...]
-    inputs: str
+    ops: tuple[str, ...]  # the op kinds
+    inputs: str  # the data types and shapes of what they read
     threads: int
-    way: str
+    way: str  # another way to run them: a form, or `apart` for each op by itself
+    # written, other: seconds as the graph has them, in one partition, and in the other way
     written: float
     other: float
 
@@ -59,10 +47,7 @@ def _measurement(key: Key, kept: Kept) -> Measurement | None:
 def measurements() -> tuple[Measurement, ...]:
     """Return what this machine measured, by all processes, with the linked oneDNN.
 
-    Returns
-    -------
-    tuple of Measurement
-        The longest first.
+    - returns: the longest first
     """
     read = (_measurement(key, kept) for key, kept in pace.on_disk().items())
     return tuple(sorted((m for m in read if m is not None), key=lambda m: m.written, reverse=True))
