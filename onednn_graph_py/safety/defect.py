@@ -198,7 +198,7 @@ class Defect:
                 continue
             hit = answer if isinstance(answer, Hit) else Hit()
             if self.needs.fused:
-                hit = hit._replace(alone=False)
+                hit = Hit(hit.detail, hit.remedy, alone=False)
             if hit.alone or len(group.ops) > 1:
                 yield op, hit
 

@@ -241,12 +241,21 @@ def _where(condition: Any, x: Any, y: Any) -> Any:
         return None
     b = next(v.builder for v in (condition, x, y) if isinstance(v, Value))
     for kept, masked, other in ((True, y, x), (False, x, y)):
-        # Attention fuses a mask that is added. Infinity in a masked place becomes NaN.
-        if not isinstance(condition, Value) and is_number(masked) and masked == -math.inf:
+        # Attention fuses a mask that is added, which is the same for scores: they are finite.
+        hides = not isinstance(condition, Value) and is_number(masked) and masked == -math.inf
+        if hides and _is_score(other):
             added = np.where(np.equal(condition, kept), 0.0, -np.inf)
             return combined("Add", other, added.astype(array_dtype(dtype)))
     mask = condition if isinstance(condition, Value) else b.constant(np.asarray(condition))
     return _chosen(mask, x, y, dtype)
+
+
+def _is_score(x: Any) -> bool:
+    """Return whether a value is a product, perhaps times or plus other values."""
+    node = x.producer if isinstance(x, Value) else None
+    while node is not None and node.kind in with_trait("binary"):
+        node = node.inputs[0].producer
+    return node is not None and node.kind in with_trait("product")
 
 
 def _chosen(mask: Value, x: Any, y: Any, dtype: str) -> Any:

@@ -191,7 +191,8 @@ class PlanDraft:
 
     def conditions_of(self, nodes: Sequence[Node]) -> Conditions:
         """Return the conditions in which a group runs."""
-        return self.conditions._replace(threads=self.threads_of(nodes) or self.conditions.threads)
+        threads = self.threads_of(nodes)
+        return current(threads) if threads else self.conditions
 
     def graph(self, nodes: Sequence[Node]) -> _core.graph:
         """Make the mirror's graph of some nodes, with the plan's shapes."""
