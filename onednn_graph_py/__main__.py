@@ -5,8 +5,7 @@ import signal
 import sys
 from types import FrameType
 
-ended_by = 0
-"""The signal that ended the command as Ctrl-C does; 0 if there was none."""
+ended_by = 0  # the signal that ended the command as Ctrl-C does; 0 if there was none
 
 
 def end(number: int, frame: FrameType | None) -> None:

@@ -7,8 +7,6 @@ from typing import Any
 
 from .. import _core
 
-__all__ = ["linked_version", "version", "version_t"]
-
 
 class version_t(dict[str, Any]):
     """The linked oneDNN: the fields of ``dnnl_version_t``, as attributes and as a mapping."""

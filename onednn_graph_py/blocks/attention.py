@@ -26,8 +26,6 @@ from .heads import Heads, heads_of
 from .parts import op, part, reshape
 from .quantization import dequantize
 
-__all__ = ["sdpa"]
-
 
 def _floating(
     argument: str, given: Value, dtype: str, scale: Any, zero_point: Any, name: str | None

@@ -16,50 +16,29 @@ from ..model.building.value import Value
 from ..ops.terms import shape_text
 from .arguments import FLOATS, INTEGERS
 
-__all__ = ["Compressed", "Matrix", "by_column"]
-
 Array = npt.NDArray[Any]
 
-_PORTION = 256
-"""The number of inputs whose weights are floats at one time."""
+_PORTION = 256  # the number of inputs whose weights are floats at one time
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """Some rows of weights in s8, with a scale for each column.
-
-    Parameters
-    ----------
-    rows : slice
-    integers : numpy.ndarray
-        (rows, outputs).
-    scales : numpy.ndarray
-        (outputs,), positive.
-    """
+    """Some rows of weights in s8, with a scale for each column."""
 
     rows: slice
-    integers: npt.NDArray[np.int8]
-    scales: npt.NDArray[np.float32]
+    integers: npt.NDArray[np.int8]  # (rows, outputs)
+    scales: npt.NDArray[np.float32]  # (outputs,), positive
 
 
 @dataclass(frozen=True)
 class Compressed:
-    """Weights as integers: (integers - points) * scales, both of groups along the inputs.
+    """Weights as integers: (integers - points) * scales, both of groups along the inputs."""
 
-    Parameters
-    ----------
-    integers : numpy.ndarray
-        (inputs, outputs).
-    scales, points : numpy.ndarray
-        (groups, outputs) of f32. Points need not be whole.
-    groups : numpy.ndarray
-        (inputs,), the group of each input.
-    """
-
-    integers: Array
+    integers: Array  # (inputs, outputs)
+    # scales, points: (groups, outputs) of f32. Points need not be whole.
     scales: npt.NDArray[np.float32]
     points: npt.NDArray[np.float32]
-    groups: npt.NDArray[np.int64]
+    groups: npt.NDArray[np.int64]  # (inputs,), the group of each input
 
     @classmethod
     def of(
@@ -67,16 +46,12 @@ class Compressed:
     ) -> Compressed:
         """Return arrays as weights, checked; those without scales are floats, which it rounds.
 
-        Raises
-        ------
-        TypeError
-            An argument is a value, or no array.
-        InvalidDataTypeError
-            Weights are neither integers of 8 and 4 bits with scales nor floats without.
-        InvalidShapeError
-            Groups don't divide the weights.
-        InvalidArgumentsError
-            A number is not finite, or there are zero points without scales.
+        - raises `TypeError`: an argument is a value, or no array
+        - raises `InvalidDataTypeError`: weights are neither integers of 8 and 4 bits with scales
+          nor floats without
+        - raises `InvalidShapeError`: groups don't divide the weights
+        - raises `InvalidArgumentsError`: a number is not finite, or there are zero points without
+          scales
         """
         matrix = _array(block, "weights", weights)
         if matrix.ndim != 2 or not matrix.size:
@@ -169,11 +144,7 @@ class Compressed:
 def by_column(inputs: int, floats: Callable[[slice], npt.NDArray[np.float32]]) -> Matrix:
     """Return weights rounded to 8 bits, or 7 where sums of larger products saturate.
 
-    Parameters
-    ----------
-    inputs : int
-    floats : callable
-        Returns the rows of a slice: all of them at once take several times the memory.
+    - `floats`: returns the rows of a slice: all of them at once take several times the memory
     """
     most = np.max([np.abs(floats(rows)).max(0) for rows in _portions(inputs)], 0)
     scales = _positive(most / np.float32(largest_int8_weight()))

@@ -11,8 +11,6 @@ from ..ops.terms import shape_text
 from .arguments import FLOATS, need_choice, need_rank, need_shape, need_type, need_value, operand
 from .parts import op, part
 
-__all__ = ["conv_bn_relu"]
-
 
 def conv_bn_relu(
     x: Value,

@@ -11,8 +11,6 @@ from ..base.errors import InvalidIndexError
 from ..model.building.value import Value
 from .arguments import need_rank, need_type, need_value, operand
 
-__all__ = ["embedding"]
-
 Array = npt.NDArray[Any]
 
 _WHOLE = ("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64")

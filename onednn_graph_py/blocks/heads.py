@@ -9,8 +9,6 @@ from ..model.building.value import Value
 from ..ops.terms import shape_text
 from .arguments import need_rank, need_shape
 
-__all__ = ["Heads", "heads_of"]
-
 
 @dataclass(frozen=True)
 class Heads:

@@ -18,12 +18,9 @@ from .arguments import FLOATS, need_rank, need_shape, need_type, need_value
 from .attention import sdpa
 from .parts import part, reshape
 
-__all__ = ["KVCache", "KVMemory", "kv_cache"]
-
 Array = npt.NDArray[Any]
 
-_SMALLEST = 64
-"""The smallest number of tokens for which a model is compiled."""
+_SMALLEST = 64  # the smallest number of tokens for which a model is compiled
 
 
 # -- the host steps

@@ -10,8 +10,6 @@ from .compressed import Compressed, Matrix
 from .parts import ACTIVATIONS, activated, op, part
 from .tokens import rounded, with_dims
 
-__all__ = ["linear"]
-
 
 def linear(
     x: Value,

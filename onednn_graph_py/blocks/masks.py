@@ -26,8 +26,6 @@ from .arguments import need_rank, operand
 from .heads import Heads
 from .parts import op, part, reshape
 
-__all__ = ["Mask", "applied", "checked", "hides_nothing", "with_causal"]
-
 Array = npt.NDArray[Any]
 
 Mask = Value | Array
@@ -37,10 +35,7 @@ Mask = Value | Array
 def checked(given: Any, heads: Heads, b: GraphBuilder, dtypes: tuple[str, ...]) -> Mask | None:
     """Return a mask as a value, or as an array to add; raise an error if it does not fit.
 
-    Parameters
-    ----------
-    dtypes : tuple of str
-        The data types of values, besides boolean.
+    - `dtypes`: the data types of values, besides boolean
     """
     if given is None:
         return None
@@ -116,21 +111,10 @@ def applied(
 ) -> tuple[Value, Value | None, dict[str, Any]]:
     """Mask scores.
 
-    Parameters
-    ----------
-    causal : str or None
-    by_indices : bool
-        Whether ops make the causal mask from indices; else it is a constant.
-    zero : bool
-        Whether rows in which all keys are masked count as 0.
-
-    Returns
-    -------
-    scores : Value
-    factor : Value or None
-        What the result of the attention has to be multiplied by.
-    attrs : dict
-        The attributes of SoftMax.
+    - `by_indices`: whether ops make the causal mask from indices; else it is a constant
+    - `zero`: whether rows in which all keys are masked count as 0
+    - returns: what the result of the attention has to be multiplied by
+    - returns: the attributes of SoftMax
     """
     b, chosen = scores.builder, None
     if isinstance(mask, Value) and mask.dtype == "boolean":
@@ -252,18 +236,10 @@ def _causal_by_indices(scores: Value, heads: Heads, causal: str, name: str | Non
 def _masked_rows(mask: Mask | None, heads: Heads, causal: str | None) -> Array | bool:
     """Say for which rows of scores all keys are masked.
 
-    Parameters
-    ----------
-    mask : value, array or None
-        What is added, with a causal mask that is a constant.
-    causal : str or None
-        The causal mask that is made from indices.
-
-    Returns
-    -------
-    numpy.ndarray or bool
-        Of bool, of the mask's shape with 1 key; or whether there may be such rows, if that is
-        not known yet.
+    - `mask`: what is added, with a causal mask that is a constant
+    - `causal`: the causal mask that is made from indices
+    - returns: of bool, of the mask's shape with 1 key; or whether there may be such rows, if that
+      is not known yet
     """
     if isinstance(mask, Value):
         return True
@@ -280,17 +256,9 @@ def _masked_rows(mask: Mask | None, heads: Heads, causal: str | None) -> Array |
 def _shown(x: Value, heads: Heads, *, name: str | None) -> tuple[Value, Value]:
     """Replace rows of -inf by rows of 0.
 
-    Parameters
-    ----------
-    x : Value
-        A mask to add, or scores.
-
-    Returns
-    -------
-    shown : Value
-        As `x`, but 0 in rows that are -inf throughout.
-    factor : Value
-        What to multiply the attention's result by: 0 in these rows, 1 in others.
+    - `x`: a mask to add, or scores
+    - returns: as `x`, but 0 in rows that are -inf throughout
+    - returns: what to multiply the attention's result by: 0 in these rows, 1 in others
     """
     b, dtype = x.builder, x.dtype
     if x.ndim == 1:

@@ -26,8 +26,6 @@ from .arguments import (
 from .parts import ACTIVATIONS, activated, op, part
 from .quantization import dequantize
 
-__all__ = ["gated_mlp"]
-
 
 def _halves(argument: str, given: Any, axis: int) -> tuple[Any, Any]:
     """Split an array that holds gate and up into the two."""

@@ -11,8 +11,6 @@ from ..model.building.value import Value
 from .arguments import FLOATS, need_rank, need_shape, need_type, need_value, operand
 from .parts import op, part, reshape
 
-__all__ = ["rms_norm"]
-
 
 def rms_norm(x: Value, weight: Any = None, *, eps: float = 1e-5, name: str | None = None) -> Value:
     """Add RMSNorm: x / sqrt(mean(x * x) + eps) * weight, over the last dim.

@@ -6,8 +6,6 @@ from ..model.building.value import Value
 from .arguments import FLOATS, need_rank, need_type, need_value
 from .parts import op, part
 
-__all__ = ["global_avg_pool"]
-
 
 def global_avg_pool(x: Value, *, name: str | None = None) -> Value:
     """Add the mean over all spatial dims, which stay as dims of 1.

@@ -13,8 +13,6 @@ from ..ops.terms import shape_text
 from .arguments import FLOATS, INTEGERS, need_rank, need_shape, need_type, need_value, operand
 from .parts import op, part
 
-__all__ = ["dequantize", "quantize"]
-
 EIGHT_BITS = ("u8", "s8", "f8_e5m2", "f8_e4m3")
 
 

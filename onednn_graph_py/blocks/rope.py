@@ -15,8 +15,6 @@ from ..ops.terms import shape_text
 from .arguments import FLOATS, need_rank, need_type, need_value, operand
 from .parts import op, part, reshape
 
-__all__ = ["rope", "rope_tables"]
-
 Array = npt.NDArray[Any]
 
 

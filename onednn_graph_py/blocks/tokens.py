@@ -10,10 +10,7 @@ import numpy as np
 from ..model.building.value import Value
 from .parts import op, part, reshape
 
-__all__ = ["rounded", "with_dims"]
-
-LEAST = float(np.finfo(np.float32).tiny)
-"""The step of a token of zeros."""
+LEAST = float(np.finfo(np.float32).tiny)  # the step of a token of zeros
 
 
 def rounded(x: Value, name: str | None) -> tuple[Value, Value]:
@@ -24,12 +21,8 @@ def rounded(x: Value, name: str | None) -> tuple[Value, Value]:
     All that round the same value read the same result. The step of a token with NaN or infinity,
     or whose sum is beyond f32, is NaN.
 
-    Parameters
-    ----------
-    x : Value
-        (..., size) of f32, bf16 or f16.
-    name : str, optional
-        Prefix of the ops' names.
+    - `x`: (..., size) of f32, bf16 or f16
+    - `name`: prefix of the ops' names
     """
     b = x.builder
     for node in b.contents.nodes:

@@ -23,13 +23,11 @@ from ..tools.parallel import Predictor
 from ._classifier import Classifier, train
 from ._run import Case, Skipped, median_milliseconds
 
-ROWS = 16384
-"""Images of a batch: so many that Ray's own time does not count."""
+ROWS = 16384  # images of a batch: so many that Ray's own time does not count
 
 SECONDS = 2.0
 LOADS = (0.5, 0.8, 0.95)
-IN_FLIGHT = 2
-"""Batches that a worker has at a time: one runs, and one waits."""
+IN_FLIGHT = 2  # batches that a worker has at a time: one runs, and one waits
 
 
 class _Worker:

@@ -61,8 +61,7 @@ class _Types:
 
     query: _Quantized
     """That of the result too, which is a mean of values, so it fits where they fit."""
-    key: _Quantized
-    """That of the value too."""
+    key: _Quantized  # that of the value too
     weights: _Quantized
 
     @staticmethod

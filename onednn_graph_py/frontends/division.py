@@ -8,25 +8,15 @@ from typing import Generic, TypeVar
 
 from .regions import Part, split
 
-__all__ = ["Division", "grouped"]
-
 Node = TypeVar("Node", bound=Hashable)
 
 
 @dataclass
 class Division(Generic[Node]):
-    """A graph divided into regions, which oneDNN runs, and islands.
+    """A graph divided into regions, which oneDNN runs, and islands."""
 
-    Parameters
-    ----------
-    parts : list of Part
-        In the order in which they run.
-    reasons : dict of node to str
-        Why a node is in an island.
-    """
-
-    parts: list[Part[Node]]
-    reasons: dict[Node, str] = field(default_factory=dict)
+    parts: list[Part[Node]]  # in the order in which they run
+    reasons: dict[Node, str] = field(default_factory=dict)  # why a node is in an island
 
     @classmethod
     def of(

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from ..model.building.host_functions import HostFunction
 
-__all__ = ["HOST", "HostCall"]
-
 Array = npt.NDArray[Any]
 
 

@@ -13,8 +13,6 @@ from ..machine.cpu import lacks
 from ..model.building.builder import GraphBuilder
 from ..model.building.value import Value
 
-__all__ = ["FLOATS", "NotLowered", "Place", "Table", "holds"]
-
 FLOATS = ("f32", "bf16", "f16")
 
 
@@ -25,10 +23,7 @@ class NotLowered(Exception):
 class Place:
     """The place of an op while it is lowered: what its function may use.
 
-    Parameters
-    ----------
-    b : GraphBuilder
-        What the function adds ops to.
+    - `b`: what the function adds ops to
     """
 
     def __init__(self, b: GraphBuilder) -> None:

@@ -9,8 +9,6 @@ from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 from ..base.errors import InvalidArgumentsError
 from ..base.text.names import did_you_mean
 
-__all__ = ["FpmathMode", "Options"]
-
 FpmathMode = Literal["strict", "bf16", "f16", "tf32", "any"]
 
 

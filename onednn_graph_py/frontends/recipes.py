@@ -13,22 +13,6 @@ from ..model.building.value import Value
 from ..model.rewriting import has_few_factors
 from .lowering import NotLowered, Place
 
-__all__ = [
-    "ELEMENTWISE",
-    "EXACT",
-    "channels_of",
-    "chosen",
-    "clamp",
-    "extreme",
-    "gelu",
-    "group_norm",
-    "power",
-    "prelu",
-    "reduced",
-    "weights_or",
-]
-
-
 ELEMENTWISE = (
     ("abs", "abs", "Abs"),
     ("exp", "exp", "Exp"),

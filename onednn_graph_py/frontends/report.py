@@ -10,8 +10,6 @@ from ..base.errors import OneDNNError
 from ..model.running.model import CompiledGraph, Step
 from ..ops.lookup import is_quantized
 
-__all__ = ["Partitions", "latest_steps", "partitions_text"]
-
 
 class Partitions:
     """Counts of the partitions among steps; a subclass has the steps."""

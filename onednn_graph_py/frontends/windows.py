@@ -9,27 +9,20 @@ from typing import Any
 from ..model.building.value import Value
 from .lowering import NotLowered, Place
 
-__all__ = ["Windows", "avg_pool", "conv_transpose", "convolution", "max_pool"]
-
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows over spatial dims.
+    """Windows over spatial dims."""
 
-    Parameters
-    ----------
-    kernel, strides, dilations, begin, end : sequence of int
-        One number for each spatial dim; the last two are the padding.
-    is_longer : bool
-        Whether the padding at the end is longer than the model says, because its last window
-        reaches beyond.
-    """
-
+    # kernel, strides, dilations, begin, end: one number for each spatial dim; the last two are the
+    # padding
     kernel: Sequence[int]
     strides: Sequence[int]
     dilations: Sequence[int]
     begin: Sequence[int]
     end: Sequence[int]
+    # whether the padding at the end is longer than the model says, because its last window reaches
+    # beyond
     is_longer: bool = False
 
     @property

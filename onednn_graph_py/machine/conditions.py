@@ -8,28 +8,14 @@ from typing import NamedTuple
 from .. import _core
 from . import isa as _isa
 
-__all__ = ["Conditions", "current"]
-
 
 class Conditions(NamedTuple):
-    """The conditions in which a partition runs.
+    """The conditions in which a partition runs."""
 
-    Parameters
-    ----------
-    version : (int, int)
-        oneDNN's major and minor version.
-    runtime : str
-        The runtime of its CPU engine, as oneDNN names it, such as ``OpenMP`` or ``SYCL``.
-    isa : str
-        The instruction set that oneDNN dispatches to, by its name in `cpu_isa`.
-    threads : int
-        The number that a call may use.
-    """
-
-    version: tuple[int, int]
-    runtime: str
-    isa: str
-    threads: int
+    version: tuple[int, int]  # oneDNN's major and minor version
+    runtime: str  # the runtime of its CPU engine, as oneDNN names it, such as `OpenMP` or `SYCL`
+    isa: str  # the instruction set that oneDNN dispatches to, by its name in `cpu_isa`
+    threads: int  # the number that a call may use
 
     @property
     def amx(self) -> bool:
@@ -71,10 +57,7 @@ def _linked() -> tuple[tuple[int, int], str]:
 def current(threads: int | None = None) -> Conditions:
     """Return the conditions of this process.
 
-    Parameters
-    ----------
-    threads : int, optional
-        `num_threads()` by default.
+    - `threads`: `num_threads()` by default
     """
     version, runtime = _linked()
     isa = _core.get_effective_cpu_isa().name

@@ -15,8 +15,6 @@ from .. import _core
 from ..base.errors import InvalidArgumentsError
 from .kernel_caches import empty_kernel_caches
 
-__all__ = ["CacheInfo", "cache_info", "clear_caches", "turn_on"]
-
 DEFAULT_CAPACITY = 4096
 """The capacity in MB that the first model with constants sets, if nobody chose another one."""
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from .._core import get_effective_cpu_isa
 from . import isa as _isa
 
-__all__ = ["lacks", "lacks_bf16", "lacks_f8", "lacks_f16", "largest_int8_weight"]
-
 _LACKING = "oneDNN uses {isa} on this CPU, and {dtype} needs {needs}"
 
 

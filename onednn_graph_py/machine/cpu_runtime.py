@@ -6,8 +6,6 @@ from functools import cache
 
 from ..base.linked import version
 
-__all__ = ["threads_can_be_set", "threads_spin"]
-
 
 @cache
 def threads_spin() -> bool:

@@ -4,17 +4,6 @@ from __future__ import annotations
 
 from .._core import cpu_isa
 
-__all__ = [
-    "has_amx",
-    "has_avx2",
-    "has_avx512",
-    "has_avx512_bf16",
-    "has_bf16",
-    "has_f8",
-    "has_f16",
-    "has_vnni",
-]
-
 # The bits of dnnl_cpu_isa_t; an instruction set has the bits of those that it contains, too.
 _AVX2, _VNNI_256, _VNNI_2 = 1 << 2, 1 << 3, 1 << 4
 _AVX512, _VNNI_512, _BF16_512, _F16_512, _AMX = 1 << 5, 1 << 6, 1 << 7, 1 << 8, 1 << 9

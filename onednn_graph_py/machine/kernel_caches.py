@@ -11,10 +11,7 @@ import itertools
 
 from .. import _core
 
-__all__ = ["count_dropped", "empty_kernel_caches"]
-
-_ALLOWED = 64
-"""The number of dropped partitions after which the caches are emptied."""
+_ALLOWED = 64  # the number of dropped partitions after which the caches are emptied
 
 # Atomic, as evictions of several models may happen at once.
 _dropped = itertools.count(1)

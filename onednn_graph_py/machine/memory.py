@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-__all__ = ["free_bytes", "last_cache_bytes"]
-
 
 def free_bytes() -> int | None:
     """Return the number of bytes that the system has free; None if unknown."""

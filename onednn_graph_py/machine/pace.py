@@ -10,8 +10,6 @@ from resource import RUSAGE_SELF, getrusage
 from .cpu_runtime import threads_spin
 from .timing import timed
 
-__all__ = ["LIMIT", "Pace"]
-
 LIMIT = 1.1
 """A fused partition may take at most this many times as long as its separate ops.
 
@@ -41,14 +39,9 @@ def _timed(call: Callable[[], None]) -> tuple[float, bool]:
 
 @dataclass(frozen=True)
 class Pace:
-    """The times of a partition: fused, and its separate ops; or as written, and in another form.
+    """The times of a partition: fused, and its separate ops; or as written, and in another form."""
 
-    Parameters
-    ----------
-    fused, apart : float
-        Seconds a call.
-    """
-
+    # fused, apart: seconds a call
     fused: float
     apart: float
 

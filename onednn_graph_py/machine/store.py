@@ -18,8 +18,6 @@ from ..base.linked import version
 from ..base.text.files import read_limited
 from ..base.text.owners import changed_by_others, make_folders
 
-__all__ = ["Entries", "facts", "folder", "load", "machine", "place", "processor", "save"]
-
 _NUMBERS = {"family": "cpu family", "model": "model"}
 
 _LARGEST = 16 << 20  # bytes of a file of results, which have some thousands
@@ -74,12 +72,8 @@ def folder() -> Path:
 def place(name: str, *about: Any) -> Path:
     """Return the file that stores results for these facts on this machine.
 
-    Parameters
-    ----------
-    name : str
-        The name of a folder in the cache.
-    *about
-        Further facts that the results depend on, which JSON can hold.
+    - `name`: the name of a folder in the cache
+    - `*about`: further facts that the results depend on, which JSON can hold
     """
     digest = hashlib.sha256(json.dumps(facts(*about)).encode()).hexdigest()[:12]
     return folder() / name / f"{version().release}-{digest}.json"
@@ -133,12 +127,8 @@ def _save(file: Path, found: Any, put: Callable[[Path, Path], Any]) -> None:
 class Entries:
     """Results on disk by a key, a file each, so that any number of processes read and write.
 
-    Parameters
-    ----------
-    name : str
-        The name of a folder in the cache.
-    *about
-        Further facts that the results depend on, which JSON can hold.
+    - `name`: the name of a folder in the cache
+    - `*about`: further facts that the results depend on, which JSON can hold
     """
 
     def __init__(self, name: str, *about: Any) -> None:

@@ -11,12 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["time_calls", "timed"]
-
 T = TypeVar("T")
 
-LONGEST = 10.0
-"""Seconds after which the calls end, even if they are fewer than `least`."""
+LONGEST = 10.0  # seconds after which the calls end, even if they are fewer than `least`
 
 
 def timed(call: Callable[[], T]) -> tuple[float, T]:
@@ -31,19 +28,11 @@ def time_calls(
 ) -> list[float]:
     """Time each of several calls.
 
-    Parameters
-    ----------
-    call : callable
-        Call it once before if the first call should not count.
-    seconds : float
-        The time for all calls.
-    least, most : int
-        Limits of the number of calls. There are fewer than `least` if they take longer than 10 s.
-
-    Returns
-    -------
-    list of float
-        Seconds of each call; at least one.
+    - `call`: call it once before if the first call should not count
+    - `seconds`: the time for all calls
+    - `least`, `most`: limits of the number of calls. There are fewer than `least` if they take
+      longer than 10 s.
+    - returns: seconds of each call; at least one
     """
     times: list[float] = []
     now = began = time.perf_counter()

@@ -13,19 +13,13 @@ from typing import Any
 from ..base.errors import OneDNNError
 from .building.attached_methods import ArrayMethods, GraphMethods, ModelMethods
 
-__all__ = ["METHODS", "Attached"]
-
 _PACKAGE = __name__.partition(".")[0]
 
 
 class Attached:
     """A function whose first parameter is the object; it is imported when first used.
 
-    Parameters
-    ----------
-    module : str
-        The module, as in ``from onednn_graph_py.module import name``.
-    name : str
+    - `module`: the module, as in ``from onednn_graph_py.module import name``
     """
 
     def __init__(self, module: str, name: str) -> None:

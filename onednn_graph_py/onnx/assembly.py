@@ -18,8 +18,6 @@ from .lowering.table import LOWERINGS, Call, NotLowered, made_by
 from .survey import NotGeneral, Section, Survey
 from .tensors import Shape, Tensor
 
-__all__ = ["Assembly", "IslandShapes", "Weights"]
-
 
 class Weights:
     """The arrays of weights as oneDNN reads them, which all programs of a model share."""
@@ -41,15 +39,7 @@ class Weights:
 
 
 class Assembly:
-    """A builder that is being filled with the nodes of a survey.
-
-    Parameters
-    ----------
-    section : Section
-    survey : Survey
-    weights : Weights
-    b : GraphBuilder
-    """
+    """A builder that is being filled with the nodes of a survey."""
 
     def __init__(self, section: Section, survey: Survey, weights: Weights, b: GraphBuilder) -> None:
         self.section = section
@@ -90,10 +80,7 @@ class Assembly:
     def lower(self, node: ir.Node) -> None:
         """Add a node.
 
-        Raises
-        ------
-        NotLowered
-            The reason why it can't be; the builder is as it was.
+        - raises `NotLowered`: the reason why it can't be; the builder is as it was
         """
         c = self.b.contents
         before = len(c.inputs), len(c.constants), len(c.nodes), len(self._constants)
@@ -156,10 +143,7 @@ class Assembly:
     ) -> None:
         """Add a host step that runs nodes outside of oneDNN.
 
-        Raises
-        ------
-        OneDNNError
-            A tensor that it reads or makes can't be one of a builder.
+        - raises `OneDNNError`: a tensor that it reads or makes can't be one of a builder
         """
         tensors = [self.survey.tensors[v] for v in outputs]
         shapes = IslandShapes([(t.dims, t.dtype) for t in tensors])
@@ -182,10 +166,7 @@ class Assembly:
 class IslandShapes:
     """The shapes of an island's results, by those of its operands; ONNX inferred them.
 
-    Parameters
-    ----------
-    general : list of (shape, dtype)
-        With -1 for dims that can differ.
+    - `general`: list of (shape, dtype), with -1 for dims that can differ
     """
 
     def __init__(self, general: list[tuple[Shape, str]]) -> None:
@@ -197,10 +178,8 @@ class IslandShapes:
     ) -> None:
         """Take the shapes of one of the sets of dims of a survey.
 
-        Raises
-        ------
-        NotGeneral
-            The same operands gave others before, as the shapes follow from numbers.
+        - raises `NotGeneral`: the same operands gave others before, as the shapes follow from
+          numbers
         """
         key = tuple(found.tensors[v].shapes[index] for v in inputs)
         made = [(found.tensors[v].shapes[index], found.tensors[v].dtype) for v in outputs]

@@ -10,8 +10,6 @@ import onnx_ir as ir
 from .edits import is_op
 from .matching import Rule, is_float, number_of
 
-__all__ = ["attention_rules", "swap_rules"]
-
 
 def swap_rules(pattern: Any) -> list[Rule]:
     """Find the transposition of the last two dims that is written for any number of dims."""

@@ -11,8 +11,6 @@ import onnx_ir as ir
 from .options import Most
 from .tensors import Shape
 
-__all__ = ["MOST_COMPUTED", "MOST_WORK", "Budget", "memory", "work_of"]
-
 MOST_COMPUTED = 1 << 30
 """Bytes of results that are alive together, and four times what the weights take beside."""
 
@@ -44,12 +42,9 @@ LOOPS = frozenset(
 class Budget:
     """What may still be computed; nodes that would take more stay in the model.
 
-    Parameters
-    ----------
-    weights : iterable of int
-        The bytes of the model's weights, in whose proportion more may be computed by default.
-    most : tuple of two int or None
-        Bytes and work that were asked for instead.
+    - `weights`: the bytes of the model's weights, in whose proportion more may be computed by
+      default
+    - `most`: bytes and work that were asked for instead
     """
 
     def __init__(self, weights: Iterable[int] = (), most: Most = (None, None)) -> None:

@@ -12,8 +12,6 @@ import onnx_ir as ir
 
 from .survey import Survey
 
-__all__ = ["Chain", "chains", "without"]
-
 Chain = tuple[ir.Node, ir.Value, tuple[int, ...]]
 """The last node, what the first one reads, and the order of its dims in the result."""
 

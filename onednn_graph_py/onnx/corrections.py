@@ -16,26 +16,15 @@ from onnx.reference.ops.op_topk import TopK_11
 
 from ..base.errors import InvalidIndexError
 
-__all__ = ["CORRECTED", "elements"]
-
 Array = npt.NDArray[Any]
 
 
 def elements(name: str, axis: int, data: Array, places: Array) -> Array:
     """Take an element along an axis for each place.
 
-    Parameters
-    ----------
-    name : str
-        For messages.
-    axis : int
-        Not negative.
-    data, places : numpy.ndarray
-
-    Raises
-    ------
-    InvalidIndexError
-        A place is not along the axis.
+    - `name`: for messages
+    - `axis`: not negative
+    - raises `InvalidIndexError`: a place is not along the axis
     """
     size = data.shape[axis]
     if places.size and not -size <= places.min() <= places.max() < size:

@@ -13,8 +13,6 @@ from .evaluation import MOVES
 from .lowering.table import LOWERINGS, NotLowered
 from .survey import Survey, read_by
 
-__all__ = ["divided", "first_island", "is_worth"]
-
 MIN_OPS = 2
 """Connected nodes that are fewer than these are no region, unless one of them is worth it."""
 
@@ -70,12 +68,8 @@ def divided(trial: Assembly, found: Survey) -> Division[ir.Node]:
 def first_island(rest: Sequence[ir.Node], breaking: Sequence[ir.Node]) -> list[ir.Node]:
     """Return the nodes of a rest that run before all that oneDNN may take.
 
-    Parameters
-    ----------
-    rest : sequence of onnx_ir.Node
-        Nodes whose dims are not known yet.
-    breaking : sequence of onnx_ir.Node
-        Those of them whose operands are there.
+    - `rest`: nodes whose dims are not known yet
+    - `breaking`: those of them whose operands are there
     """
     made = {v: n for n in rest for v in n.outputs}
 

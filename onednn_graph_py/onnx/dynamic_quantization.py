@@ -16,8 +16,6 @@ from .edits import Edits, is_op, only_reader
 from .evaluation import MOST_KNOWN
 from .quantized_weights import columns, dequantized
 
-__all__ = ["in_floats"]
-
 Array = npt.NDArray[Any]
 
 

@@ -17,17 +17,13 @@ from ..machine.cpu import lacks
 from .options import Activations
 from .tensors import name_of
 
-__all__ = ["EIGHT_BITS", "OWN", "VERSION", "Edits", "Parameters", "integer", "is_op", "only_reader"]
-
 Array = npt.NDArray[Any]
 
 EIGHT_BITS = (np.dtype(np.int8), np.dtype(np.uint8))
 
-OWN = "onednn_graph_py"
-"""The domain of ops that rewrites make and ONNX lacks."""
+OWN = "onednn_graph_py"  # the domain of ops that rewrites make and ONNX lacks
 
-VERSION = 21
-"""The opset of QuantizeLinear and DequantizeLinear that are made."""
+VERSION = 21  # the opset of QuantizeLinear and DequantizeLinear that are made
 
 
 def is_op(node: ir.Node | None, *types: str, domain: str = "") -> bool:
@@ -37,19 +33,11 @@ def is_op(node: ir.Node | None, *types: str, domain: str = "") -> bool:
 
 @dataclass(frozen=True)
 class Parameters:
-    """The scale and the zero point of a QuantizeLinear or DequantizeLinear with one of each.
-
-    Parameters
-    ----------
-    scale : float
-    point : int
-    dtype : numpy.dtype
-        Of the integers.
-    """
+    """The scale and the zero point of a QuantizeLinear or DequantizeLinear with one of each."""
 
     scale: float
     point: int
-    dtype: np.dtype[Any]
+    dtype: np.dtype[Any]  # of the integers
 
     @property
     def range(self) -> tuple[float, float]:
@@ -73,11 +61,7 @@ def only_reader(value: ir.Value) -> ir.Node | None:
 class Edits:
     """Changes to the graph of a model.
 
-    Parameters
-    ----------
-    model : onnx_ir.Model
-    activations : str
-        See `load`.
+    - `activations`: see `load`
     """
 
     def __init__(self, model: ir.Model, activations: Activations = "exact") -> None:

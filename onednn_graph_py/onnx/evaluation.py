@@ -16,8 +16,6 @@ from .inference import Inferred, NodeFacts, nbytes
 from .loading import subgraphs
 from .tensors import NAMES, Shape, Tensor, same
 
-__all__ = ["MOST_KNOWN", "MOVES", "evaluated", "require_sane"]
-
 MOST_KNOWN = 1 << 30
 """Bytes of a tensor that is computed while a model is prepared; a larger one is refused."""
 
@@ -85,8 +83,7 @@ MOVES = frozenset(
 )
 """Ops that touch no element; a region of nothing else is worth nothing."""
 
-TYPED = frozenset({"BitCast", "CastLike"})
-"""Ops that read the type of an operand."""
+TYPED = frozenset({"BitCast", "CastLike"})  # ops that read the type of an operand
 
 NUMPY = {name: dtype.numpy() for dtype, name in NAMES.items()}
 
@@ -99,24 +96,10 @@ def evaluated(
 ) -> list[Tensor] | None:
     """Compute the results of a node, for each set of dims.
 
-    Parameters
-    ----------
-    fact : NodeFacts
-    operands : sequence of Tensor or None
-    sets : int
-        How many sets of dims there are.
-    budget : Budget
-
-    Returns
-    -------
-    list of Tensor or None
-        None if they do not follow from weights and dims, ONNX has no reference for the op, they are
-        strings, whose size dims do not tell, or the budget is spent.
-
-    Raises
-    ------
-    GraphFormatError
-        A result would be absurdly large.
+    - `sets`: how many sets of dims there are
+    - returns: None if they do not follow from weights and dims, ONNX has no reference for the op,
+      they are strings, whose size dims do not tell, or the budget is spent
+    - raises `GraphFormatError`: a result would be absurdly large
     """
     node = fact.node
     only = operands[0] if len(operands) == len(node.outputs) == 1 else None

@@ -9,8 +9,6 @@ import onnx_ir as ir
 
 from ..base.errors import GraphFormatError
 
-__all__ = ["lengths_of", "require_files"]
-
 
 def lengths_of(tensors: Iterable[object]) -> dict[str, int]:
     """Return how many bytes of each file tensors take."""
@@ -25,9 +23,7 @@ def lengths_of(tensors: Iterable[object]) -> dict[str, int]:
 def require_files(lengths: Mapping[str, int]) -> None:
     """Raise if a file was cut: the system ends a process that reads a map behind its end.
 
-    Raises
-    ------
-    GraphFormatError
+    - raises `GraphFormatError`
     """
     for path, length in lengths.items():
         try:

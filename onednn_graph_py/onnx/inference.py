@@ -19,8 +19,6 @@ from ..base.errors import GraphFormatError
 from .corrections import CORRECTED
 from .tensors import NAMES, Shape, Tensor, name_of
 
-__all__ = ["Inferred", "NodeFacts"]
-
 MOST_READ = 1024
 """Elements of known inputs that shape inference reads; shapes, axes and the like have fewer."""
 
@@ -36,11 +34,7 @@ Inferred = tuple[str, "Shape | None"]
 class NodeFacts:
     """Answers about one node of a model; kept with it, since each asks ONNX anew.
 
-    Parameters
-    ----------
-    node : onnx_ir.Node
-    opsets : mapping of str to int
-        The versions of the domains.
+    - `opsets`: the versions of the domains
     """
 
     def __init__(self, node: ir.Node, opsets: Mapping[str, int]) -> None:
@@ -75,13 +69,8 @@ class NodeFacts:
     ) -> list[Inferred] | None:
         """Infer the results for one of the sets of dims; None if ONNX can't.
 
-        Parameters
-        ----------
-        operands : sequence of Tensor or None
-        index : int
-            Which of the sets of dims.
-        captured : mapping of str to Tensor, optional
-            What its subgraphs read from outside, by name.
+        - `index`: which of the sets of dims
+        - `captured`: what its subgraphs read from outside, by name
         """
         if self._schema is None:
             return None

@@ -14,17 +14,9 @@ from ..base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidSh
 from ..ops.terms import shape_text
 from .tensors import Shape, name_of
 
-__all__ = ["InputCheck", "Inputs"]
-
 
 class InputCheck:
-    """What an input may be.
-
-    Parameters
-    ----------
-    value : onnx_ir.Value
-    dtype : str
-    """
+    """What an input may be."""
 
     def __init__(self, value: ir.Value, dtype: str) -> None:
         self.name = value.name or ""
@@ -101,14 +93,9 @@ class InputCheck:
 class Inputs:
     """The inputs of a model.
 
-    Parameters
-    ----------
-    model : str
-        Its name in messages.
-    values : sequence of onnx_ir.Value
-        In the model's order.
-    defaults : collection of str
-        Those that have weights as defaults.
+    - `model`: its name in messages
+    - `values`: in the model's order
+    - `defaults`: those that have weights as defaults
     """
 
     def __init__(self, model: str, values: Iterable[ir.Value], defaults: Iterable[str]) -> None:
@@ -125,10 +112,7 @@ class Inputs:
     ) -> tuple[tuple[str, ...], list[Any]]:
         """Return the names of the inputs that a call gives, in the model's order, and arrays.
 
-        Raises
-        ------
-        OneDNNError
-            Inputs are missing or don't fit.
+        - raises `OneDNNError`: inputs are missing or don't fit
         """
         names, values = self.ordered(given, named)
         return names, [

@@ -12,8 +12,6 @@ from .edits import VERSION, Edits, integer, is_op
 from .placement import MOVES
 from .quantized_weights import dequantized
 
-__all__ = ["spelled_out"]
-
 Inputs = list["ir.Value | None"]
 Rewrite = Callable[[Edits, ir.Node], "ir.Value | None"]
 

@@ -17,12 +17,9 @@ from ..base.errors import UnimplementedError
 from .loading import subgraphs
 from .tensors import NAMES
 
-__all__ = ["model_of"]
-
 _TYPES = {name: dtype for dtype, name in NAMES.items()}
 
-_NEWER = "newer"
-"""The domain of nodes that the version converter has to leave as they are."""
+_NEWER = "newer"  # the domain of nodes that the version converter has to leave as they are
 
 
 def model_of(
@@ -37,18 +34,10 @@ def model_of(
 
     Nodes that rewrites made may be of a newer opset than the file; then all are of the newer one.
 
-    Parameters
-    ----------
-    nodes : sequence of onnx_ir.Node
-        In an order in which they can run.
-    inputs : mapping of onnx_ir.Value to str
-        What it reads, with data types; the model's own types are taken for those that are none of
-        `NAMES`.
-    outputs : sequence of onnx_ir.Value
-    known : mapping of onnx_ir.Value to numpy.ndarray
-        What becomes an initializer.
-    opsets : mapping of str to int
-    ir_version : int
+    - `nodes`: in an order in which they can run
+    - `inputs`: what it reads, with data types; the model's own types are taken for those that are
+      none of `NAMES`
+    - `known`: what becomes an initializer
     """
     taken = []
     for value, dtype in inputs.items():

@@ -22,8 +22,6 @@ from .corrections import CORRECTED
 from .loading import proto_graphs
 from .options import Options
 
-__all__ = ["Island", "Misinferred", "has_onnxruntime", "imported"]
-
 ONLY_IN_REFERENCE = ("bfloat16", "float8", "float4", "int4", "int2")
 """Parts of the names of data types that onnxruntime does not take as NumPy's arrays."""
 
@@ -56,13 +54,9 @@ class Misinferred(InvalidShapeError):
 class Island:
     """A model that runs outside of oneDNN.
 
-    Parameters
-    ----------
-    model : onnx.ModelProto
-    label : str
-        Its name in messages.
-    options : Options
-        Its `fallback` says what runs it, or that the first that takes it does, with its `threads`.
+    - `label`: its name in messages
+    - `options`: its `fallback` says what runs it, or that the first that takes it does, with its
+      `threads`
     """
 
     def __init__(self, model: onnx.ModelProto, label: str, options: Options) -> None:

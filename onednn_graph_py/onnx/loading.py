@@ -24,29 +24,15 @@ from ..model.building.constant_arrays import aligned_copy
 from .logs import filter_logs
 from .wire import check_counts
 
-__all__ = [
-    "MOST_BYTES",
-    "MOST_DEPTH",
-    "MOST_NODES",
-    "Source",
-    "described",
-    "loaded",
-    "proto_graphs",
-]
+MOST_BYTES = 1 << 31  # size of a model's file; protobuf has the same limit
 
-MOST_BYTES = 1 << 31
-"""Size of a model's file; protobuf has the same limit."""
+MOST_NODES = 200_000  # nodes of a model after all functions are inlined
 
-MOST_NODES = 200_000
-"""Nodes of a model after all functions are inlined."""
-
-MOST_DEPTH = 24
-"""How deep functions and subgraphs may be nested."""
+MOST_DEPTH = 24  # how deep functions and subgraphs may be nested
 
 _GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 
-LARGE = 4096
-"""Bytes from which on a weight gets memory of its own, where oneDNN can read it."""
+LARGE = 4096  # bytes from which on a weight gets memory of its own, where oneDNN can read it
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model
 
@@ -56,14 +42,10 @@ def loaded(source: Source) -> ir.Model:
 
     External data is mapped, not read.
 
-    Raises
-    ------
-    GraphFormatError
-        It is no ONNX model, or not a valid one, or larger than models can be.
-    OSError
-        The file can't be read.
-    TypeError
-        `source` is of none of the types.
+    - raises `GraphFormatError`: it is no ONNX model, or not a valid one, or larger than models can
+      be
+    - raises `OSError`: the file can't be read
+    - raises `TypeError`: `source` is of none of the types
     """
     name = described(source)
     filter_logs()

@@ -7,8 +7,6 @@ from collections import Counter
 
 from ..base.text.names import printable
 
-__all__ = ["filter_logs"]
-
 _MOST = 10  # lines of one kind, for each model
 _LIBRARIES = ("onnx_ir", "onnxscript")
 

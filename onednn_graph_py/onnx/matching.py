@@ -8,8 +8,6 @@ from typing import Any
 
 import onnx_ir as ir
 
-__all__ = ["Rule", "is_close", "is_float", "number_of"]
-
 FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 Rule = tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]

@@ -48,8 +48,6 @@ from .survey import Section
 from .tensors import SEQUENCE, Shape, name_of
 from .verifying import OnnxVerification, verified
 
-__all__ = ["OnnxModel", "entry_of", "load"]
-
 
 class OnnxModel:
     """An ONNX model that is called with arrays; `load` makes it.

@@ -11,8 +11,6 @@ import onnx_ir as ir
 
 from ..model.building.constant_arrays import aligned_copy
 
-__all__ = ["numbers", "packed", "proto_of", "unpacked"]
-
 
 def packed(model: ir.Model) -> tuple[bytes, dict[str, npt.NDArray[Any]]]:
     """Return a model without its weights, and the weights by name.

@@ -7,8 +7,6 @@ import onnx_ir as ir
 
 from .edits import EIGHT_BITS, VERSION, Edits, Parameters, is_op, only_reader
 
-__all__ = ["MOVES", "merged", "moved"]
-
 PRODUCTS = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 
 MOVES = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "MaxPool")

@@ -10,8 +10,6 @@ from ..model.building.foreign import ForeignNode
 from ..model.building.value import Node, Value
 from ..model.rewriting.rebuild import Copy, Edit, Writer, rebuild
 
-__all__ = ["plain"]
-
 
 def _transposed(copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
     return (copy.add("StaticTranspose", inputs, {"order": list(node.attrs["order"])}),)
@@ -32,10 +30,7 @@ def plain(builder: GraphBuilder) -> GraphBuilder:
     What they make is an input of the graph, and what they read is an output. Views that oneDNN has
     an op for become that op.
 
-    Raises
-    ------
-    InvalidGraphError
-        There are no ops besides.
+    - raises `InvalidGraphError`: there are no ops besides
     """
     nodes: Sequence[Node] = builder.nodes
     kept = [i for i, n in enumerate(nodes) if not isinstance(n, ForeignNode) or n.kind in _WRITERS]

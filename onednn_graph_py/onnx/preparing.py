@@ -17,8 +17,6 @@ from .loading import subgraphs
 from .options import Most, Options
 from .tensors import Tensor, dtype_of
 
-__all__ = ["prepare"]
-
 
 def prepare(model: ir.Model, options: Options) -> None:
     """Simplify a model in place; dims that are unknown stay so.

@@ -26,8 +26,6 @@ from .options import Options
 from .survey import NotGeneral, Section, Survey, read_by, why_unknown
 from .tensors import same
 
-__all__ = ["Program", "Run", "island_of"]
-
 Array = npt.NDArray[Any]
 Run = Callable[[Mapping[ir.Value, Array]], list[Array]]
 """Computes a program's outputs of arrays for the section's inputs."""
@@ -42,14 +40,7 @@ def island_of(
 ) -> tuple[Island, list[ir.Value], list[ir.Value]]:
     """Return nodes as an island, what it reads, and what it makes.
 
-    Parameters
-    ----------
-    section : Section
-    found : Survey
-    nodes : sequence of onnx_ir.Node
-    leaving : callable
-        Whether a result is read elsewhere.
-    options : Options
+    - `leaving`: whether a result is read elsewhere
     """
     inside = {v for n in nodes for v in n.outputs if v.name}
     inputs: dict[ir.Value, str] = {}
@@ -83,23 +74,10 @@ def island_of(
 class Program:
     """Nodes as one model with host steps, or as one island.
 
-    Parameters
-    ----------
-    section : Section
-    found : Survey
-        For one set of dims, or for two: then the program is general, and runs all sets that `fits`
-        accepts.
-    outputs : sequence of onnx_ir.Value
-    weights : Weights
-    options : Options
-    name : str
-
-    Raises
-    ------
-    NotGeneral
-        It would be general, and can't.
-    UnimplementedError
-        There are islands, and there may be none.
+    - `found`: for one set of dims, or for two: then the program is general, and runs all sets that
+      `fits` accepts
+    - raises `NotGeneral`: it would be general, and can't
+    - raises `UnimplementedError`: there are islands, and there may be none
     """
 
     def __init__(
@@ -239,10 +217,7 @@ class Program:
     def require_shapes(self, found: Survey, index: int) -> None:
         """Compare the shapes that the builder infers with those of a survey.
 
-        Raises
-        ------
-        NotGeneral
-            They differ.
+        - raises `NotGeneral`: they differ
         """
         made = self.assembly
         if made is None:

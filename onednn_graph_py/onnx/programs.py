@@ -24,8 +24,6 @@ from .survey import NotGeneral, Section, Survey, read_by, survey
 from .tensors import Shape, dtype_of, shape_of
 from .work import share
 
-__all__ = ["Entry", "Programs"]
-
 MOST_FAILURES = 2
 """After so many programs that should be general and are not, each set of dims gets its own."""
 
@@ -47,14 +45,8 @@ class Entry:
 class Programs:
     """The programs of a section; several threads may ask for them.
 
-    Parameters
-    ----------
-    section : Section
-    weights : Weights
-    options : Options
-    name : str
-    unknown : mapping of onnx_ir.Value to sequence of bool or None
-        Which dims of the inputs the model leaves open; None if it does not even say how many.
+    - `unknown`: which dims of the inputs the model leaves open; None if it does not even say how
+      many
     """
 
     def __init__(
@@ -206,12 +198,8 @@ def _neighbour(size: int) -> int:
 class Tail:
     """What runs after a program, since its dims follow from numbers that the program computes.
 
-    Parameters
-    ----------
-    programs : Programs
-        Those of the section.
-    found : Survey
-        For the one set of dims of the program.
+    - `programs`: those of the section
+    - `found`: for the one set of dims of the program
     """
 
     def __init__(self, programs: Programs, found: Survey) -> None:

@@ -11,8 +11,6 @@ from .options import Options
 from .placement import merged, moved
 from .quantized_weights import prepared
 
-__all__ = ["rewrite"]
-
 QUANTIZED = frozenset(
     {
         "QuantizeLinear",

@@ -17,8 +17,6 @@ from ..blocks.compressed import Compressed, Matrix, by_column
 from .edits import EIGHT_BITS, VERSION, Edits, integer, is_op
 from .evaluation import MOST_KNOWN
 
-__all__ = ["columns", "dequantized", "prepared"]
-
 Array = npt.NDArray[Any]
 
 

@@ -16,8 +16,6 @@ from .attention_rules import attention_rules, swap_rules
 from .edits import is_op
 from .matching import Rule, is_close, is_float
 
-__all__ = ["rewrite"]
-
 VERSIONS = {
     "Gelu": 20,
     "Attention": 23,
@@ -79,8 +77,7 @@ def _constants_right(model: ir.Model) -> None:
 # -- GELU
 
 
-HALVED = 6
-"""The ways to write ``0.5 * x * factor``."""
+HALVED = 6  # the ways to write `0.5 * x * factor`
 
 
 def _halved(op: Any, form: int, x: Any, factor: Any, either: Any, half: Any) -> Any:

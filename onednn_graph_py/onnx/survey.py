@@ -19,8 +19,6 @@ from .lowering.table import LOWERINGS, Call, made_by
 from .options import Most
 from .tensors import NAMES, Shape, Tensor, dtype_of
 
-__all__ = ["NotGeneral", "Section", "Survey", "read_by", "survey", "why_unknown"]
-
 
 class NotGeneral(Exception):
     """Two sets of dims do not run the same nodes, or one of them does not fit the model."""
@@ -28,39 +26,21 @@ class NotGeneral(Exception):
 
 @dataclass
 class Section:
-    """Nodes that run one after the other, and what they read.
-
-    Parameters
-    ----------
-    nodes : sequence of onnx_ir.Node
-    inputs : tuple of onnx_ir.Value
-        What a call passes.
-    outputs : tuple of onnx_ir.Value
-    known : mapping of onnx_ir.Value to numpy.ndarray
-        Weights.
-    dtypes : mapping of onnx_ir.Value to str
-        The data types of the inputs.
-    opsets : mapping of str to int
-    ir_version : int
-    files : mapping of str to int
-        The files that weights are mapped from, and how long they have to be.
-    misinferred : set of onnx_ir.Node
-        Nodes whose islands made other dims than onnx infers.
-    most : tuple of two int or None
-        What may be computed, in bytes and work.
-    """
+    """Nodes that run one after the other, and what they read."""
 
     nodes: Sequence[ir.Node]
-    inputs: tuple[ir.Value, ...]
+    inputs: tuple[ir.Value, ...]  # what a call passes
     outputs: tuple[ir.Value, ...]
-    known: Mapping[ir.Value, npt.NDArray[Any]]
-    dtypes: Mapping[ir.Value, str]
+    known: Mapping[ir.Value, npt.NDArray[Any]]  # weights
+    dtypes: Mapping[ir.Value, str]  # the data types of the inputs
     opsets: Mapping[str, int]
     ir_version: int
     facts: dict[ir.Node, NodeFacts] = field(default_factory=dict)
+    # nodes whose islands made other dims than onnx infers
     misinferred: set[ir.Node] = field(default_factory=set)
+    # the files that weights are mapped from, and how long they have to be
     files: Mapping[str, int] = field(default_factory=dict)
-    most: Most = (None, None)
+    most: Most = (None, None)  # what may be computed, in bytes and work
 
     def fact(self, node: ir.Node) -> NodeFacts:
         """Return what ONNX knows of a node."""
@@ -72,22 +52,13 @@ class Section:
 
 @dataclass
 class Survey:
-    """What a walk found.
-
-    Parameters
-    ----------
-    tensors : dict of onnx_ir.Value to Tensor
-    aliases : dict of onnx_ir.Value to onnx_ir.Value
-        The result of the branch that runs, for each result of an If.
-    calls : list of onnx_ir.Node
-        The nodes that have to run, in order.
-    rest : list of onnx_ir.Node
-        Nodes whose dims follow only from numbers of a call, and those that read their results.
-    """
+    """What a walk found."""
 
     tensors: dict[ir.Value, Tensor] = field(default_factory=dict)
+    # the result of the branch that runs, for each result of an If
     aliases: dict[ir.Value, ir.Value] = field(default_factory=dict)
-    calls: list[ir.Node] = field(default_factory=list)
+    calls: list[ir.Node] = field(default_factory=list)  # the nodes that have to run, in order
+    # nodes whose dims follow only from numbers of a call, and those that read their results
     rest: list[ir.Node] = field(default_factory=list)
 
     def origin(self, value: ir.Value) -> ir.Value:
@@ -139,12 +110,8 @@ def _captured(graph: ir.Graph) -> Iterator[ir.Value]:
 def survey(section: Section, sets: Sequence[Mapping[ir.Value, Shape]]) -> Survey:
     """Walk the nodes of a section for sets of input dims.
 
-    Raises
-    ------
-    NotGeneral
-        There are several sets, and one of them runs other nodes.
-    GraphFormatError
-        A tensor would be absurdly large, or a file of weights was cut.
+    - raises `NotGeneral`: there are several sets, and one of them runs other nodes
+    - raises `GraphFormatError`: a tensor would be absurdly large, or a file of weights was cut
     """
     require_files(section.files)
     made = Survey()

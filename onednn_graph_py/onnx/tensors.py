@@ -12,18 +12,6 @@ import onnx_ir as ir
 
 from ..model.building.value import Value
 
-__all__ = [
-    "NAMES",
-    "SEQUENCE",
-    "Shape",
-    "Tensor",
-    "common_dims",
-    "dtype_of",
-    "name_of",
-    "same",
-    "shape_of",
-]
-
 Shape = tuple[int, ...]
 
 NAMES: dict[ir.DataType, str] = {
@@ -56,8 +44,7 @@ def name_of(dtype: ir.DataType | None) -> str:
     return NAMES.get(dtype, own)
 
 
-SEQUENCE = "sequence"
-"""Stands for what is no tensor; only islands read and make it."""
+SEQUENCE = "sequence"  # stands for what is no tensor; only islands read and make it
 
 _OF_NUMPY = {dtype.numpy(): name for dtype, name in NAMES.items()}
 
@@ -84,24 +71,13 @@ def common_dims(shapes: tuple[Shape, ...]) -> Shape:
 
 @dataclass(eq=False)
 class Tensor:
-    """A value of the model, for each set of input dims that the walk has.
+    """A value of the model, for each set of input dims that the walk has."""
 
-    Parameters
-    ----------
-    dtype : str
-        See `name_of`.
-    shapes : tuple of tuple of int
-        Its dims in each set.
-    arrays : tuple of numpy.ndarray, optional
-        Its numbers in each set, if they follow from weights and dims alone.
-    value : Value, optional
-        The value of the builder; of known tensors only once it is read.
-    """
-
-    dtype: str
-    shapes: tuple[Shape, ...]
+    dtype: str  # see `name_of`
+    shapes: tuple[Shape, ...]  # its dims in each set
+    # its numbers in each set, if they follow from weights and dims alone
     arrays: tuple[npt.NDArray[Any], ...] | None = None
-    value: Value | None = None
+    value: Value | None = None  # the value of the builder; of known tensors only once it is read
 
     @classmethod
     def of_arrays(cls, arrays: tuple[npt.NDArray[Any], ...], dtype: str) -> Tensor:

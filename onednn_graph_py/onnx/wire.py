@@ -11,8 +11,6 @@ import onnx
 
 from ..base.errors import GraphFormatError
 
-__all__ = ["MOST_FIELDS", "MOST_MESSAGES", "MOST_NUMBERS", "MOST_OTHERS", "check_counts"]
-
 MOST_MESSAGES = {
     "NodeProto": 200_000,
     "GraphProto": 20_000,
@@ -23,8 +21,7 @@ MOST_MESSAGES = {
 }
 """How many messages of a kind a file may have; objects of Python are made of each."""
 
-MOST_OTHERS = 2_000_000
-"""How many it may have of any other kind."""
+MOST_OTHERS = 2_000_000  # how many it may have of any other kind
 
 MOST_FIELDS = 8_000_000
 """How many fields all messages of a file may have; a list of numbers counts as one."""
@@ -39,8 +36,7 @@ _GROUP = (3, 4)  # begin and end
 _NUMBERS = {_VARINT: rb"[\x80-\xff]{0,9}[\x00-\x7f]", _FIXED64: rb".{8}", _FIXED32: rb".{4}"}
 _SPAN = 4096  # of a list of numbers; regular expressions take memory for each
 
-_SMALL = 4096
-"""Bytes of a message of which it is enough, at first, to know how many it could hold."""
+_SMALL = 4096  # bytes of a message of which it is enough, at first, to know how many it could hold
 
 
 _OUTER = ("ModelProto", "GraphProto", "FunctionProto")
@@ -105,9 +101,7 @@ def check_counts(content: bytes) -> None:
 
     Only keys and lengths are read; what they lead to is passed over.
 
-    Raises
-    ------
-    GraphFormatError
+    - raises `GraphFormatError`
     """
     try:
         small = bytearray()

@@ -11,8 +11,6 @@ from .edits import integer
 from .survey import Survey
 from .tensors import Shape
 
-__all__ = ["operations", "share"]
-
 
 def _product(a: Shape, b: Shape, made: Shape) -> int:
     return 2 * math.prod(made) * (a[-1] if a else 1)

@@ -11,8 +11,6 @@ from ..base.text.names import did_you_mean
 from .row import Attribute, Row
 from .terms import AttributeValue
 
-__all__ = ["canonical", "normalize", "spelling"]
-
 # Documents name the weights of transposed convolutions after the forward op's.
 _DOCUMENTED: dict[tuple[str, ...], dict[str, str]] = {("XOI", "IOX"): {"XIO": "XOI", "OIX": "IOX"}}
 
@@ -54,14 +52,9 @@ def _converted(at: str, type_: str, value: Any) -> AttributeValue:
 def canonical(label: str, attribute: Attribute, value: Any) -> AttributeValue:
     """Return one attribute's value in the type that the library accepts.
 
-    Raises
-    ------
-    TypeError
-        The value is of another type than the attribute.
-    InvalidArgumentsError
-        The value is an empty list or string, or too large.
-    InvalidGraphOpError
-        The value is not allowed.
+    - raises `TypeError`: the value is of another type than the attribute
+    - raises `InvalidArgumentsError`: the value is an empty list or string, or too large
+    - raises `InvalidGraphOpError`: the value is not allowed
     """
     at = f"{label}: attribute {attribute.name}"
     made = _converted(at, attribute.type, value)
@@ -88,26 +81,14 @@ def normalize(
 ) -> dict[str, AttributeValue]:
     """Return all attributes of an op in the types that the library accepts, by name.
 
-    Parameters
-    ----------
-    schema : Row
-        The op's row for the oneDNN in question.
-    label : str
-        The op's name in messages.
-    attrs : mapping of str to value
-    newest : Row, optional
-        The op of the newest version, to distinguish newer attributes from misspelt ones.
-
-    Raises
-    ------
-    TypeError
-        A value is of another type than its attribute.
-    InvalidArgumentsError
-        A value is an empty list or string, or too large.
-    InvalidGraphOpError
-        An attribute does not exist, is missing, or has a value that is not allowed.
-    UnimplementedError
-        A newer oneDNN brought the attribute.
+    - `schema`: the op's row for the oneDNN in question
+    - `label`: the op's name in messages
+    - `newest`: the op of the newest version, to distinguish newer attributes from misspelt ones
+    - raises `TypeError`: a value is of another type than its attribute
+    - raises `InvalidArgumentsError`: a value is an empty list or string, or too large
+    - raises `InvalidGraphOpError`: an attribute does not exist, is missing, or has a value that is
+      not allowed
+    - raises `UnimplementedError`: a newer oneDNN brought the attribute
     """
     made = {}
     for name, value in attrs.items():

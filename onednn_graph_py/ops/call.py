@@ -15,17 +15,13 @@ from ..base.errors import InvalidGraphOpError, InvalidShapeError
 from .row import Row
 from .terms import MAX_NDIMS, UNKNOWN, AttributeValue, Shape, shape_text
 
-__all__ = ["Call", "Operand"]
-
 
 @dataclass(frozen=True)
 class Operand:
     """One input or output of a call, with its shape and data type, if known."""
 
-    call: str
-    """The call's label, for messages."""
-    name: str
-    """Its name in messages, such as ``input 0 (src)``."""
+    call: str  # the call's label, for messages
+    name: str  # its name in messages, such as `input 0 (src)`
     shape: Shape = None
     dtype: str | None = None
 
@@ -94,23 +90,13 @@ class Operand:
 
 @dataclass(frozen=True)
 class Call:
-    """An op with its inputs, outputs and attributes.
+    """An op with its inputs, outputs and attributes."""
 
-    Parameters
-    ----------
-    schema : Row
-        The op's row for the oneDNN in question.
-    label : str
-        The op's name in messages: ``op 3 'conv0' (Convolution)``.
-    inputs, outputs : sequence of Operand
-    attrs : mapping of str to value
-        The attributes that are set, in the library's spelling; lists are tuples.
-    """
-
-    schema: Row
-    label: str
+    schema: Row  # the op's row for the oneDNN in question
+    label: str  # the op's name in messages: `op 3 'conv0' (Convolution)`
     inputs: Sequence[Operand]
     outputs: Sequence[Operand]
+    # the attributes that are set, in the library's spelling; lists are tuples
     attrs: Mapping[str, AttributeValue]
 
     @property

@@ -15,8 +15,6 @@ from .table import OPS
 from .tensor_spec import SpecLike, TensorSpec
 from .terms import Version
 
-__all__ = ["check", "library_spelling", "type_combinations"]
-
 
 def library_spelling(kind: str, name: str, value: str) -> str:
     """Return a string attribute in the library's spelling; an unknown string as it is given."""
@@ -83,16 +81,8 @@ def type_combinations(
 ) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Return the data types that an op's schema allows for the ports of its sample.
 
-    Parameters
-    ----------
-    kind : str
-    version : (int, int), optional
-        The version of oneDNN; the linked one by default.
-
-    Returns
-    -------
-    list of (inputs, outputs)
-        The data types of the inputs and of the outputs, port by port.
+    - `version`: the version of oneDNN; the linked one by default
+    - returns: the data types of the inputs and of the outputs, port by port
     """
     schema = row(kind).at(version or linked_version())
     shapes, attrs = schema.sample

@@ -12,8 +12,6 @@ from .describe import signature, text
 from .lookup import overview
 from .table import OPS
 
-__all__ = ["add_ops"]
-
 
 def _ops(arguments: argparse.Namespace) -> int:
     if not arguments.name:

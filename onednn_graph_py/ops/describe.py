@@ -11,8 +11,6 @@ from ..base.text.table import html_table, text_table
 from .row import Attribute, Port, Row
 from .terms import OLDEST, Version
 
-__all__ = ["aligned", "documentation_link", "html", "signature", "text", "version_text"]
-
 _PAGES = "https://uxlfoundation.github.io/oneDNN/dev_guide_op_"
 
 _LIST_OF = {"s64[]": tuple[int, ...], "f32[]": tuple[float, ...]}

@@ -14,8 +14,6 @@ from .row import Port, Row
 from .tensor_spec import SpecLike, TensorSpec, spec_of
 from .terms import Version, label_of
 
-__all__ = ["infer_outputs", "make_call"]
-
 
 def _operands(
     schema: Row, label: str, ports: Literal["inputs", "outputs"], specs: Sequence[SpecLike]

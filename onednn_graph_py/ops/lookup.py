@@ -12,16 +12,11 @@ from .table import OPS
 from .terms import Version
 from .traits import Trait
 
-__all__ = ["is_quantized", "overview", "row", "with_attribute", "with_trait"]
-
 
 def row(kind: str) -> OpSchema:
     """Return the row of a kind, in its newest form.
 
-    Raises
-    ------
-    InvalidArgumentsError
-        oneDNN has no such op kind.
+    - raises `InvalidArgumentsError`: oneDNN has no such op kind
     """
     if kind not in OPS:
         _core.op(0, kind)  # raises, and names the nearest kind

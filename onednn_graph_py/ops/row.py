@@ -14,8 +14,6 @@ from typing import Any, Literal, TypeVar, cast
 from .terms import OLDEST, AttributeType, AttributeValue, Shape, Version
 from .traits import Trait
 
-__all__ = ["Attribute", "Change", "Port", "Row"]
-
 R = TypeVar("R", bound="Row")
 
 
@@ -91,65 +89,38 @@ class Change:
 # Compared by identity: `at` caches by row, and mappings have no hash.
 @dataclass(frozen=True, repr=False, eq=False)
 class Row:
-    """The data of one op: ports, attributes, data types, and functions that infer and count.
+    """The data of one op: ports, attributes, data types, and functions that infer and count."""
 
-    Parameters
-    ----------
-    kind : str
-        oneDNN's name, such as ``Convolution``.
-    summary : str
-        Its computation, in a sentence.
-    inputs, outputs : tuple of Port
-        Its ports, in order.
-    types : mapping of str to tuple of str
-        The data types that each type variable may stand for.
-    infer : callable
-        Takes a `Call`; raises `InvalidShapeError` if the inputs don't fit together, and returns the
-        outputs' shapes as far as they follow.
-    work : callable
-        Takes a `Use`; counts its operations (`onednn_graph_py.ops.work`).
-    attributes : tuple of Attribute
-    rules : tuple of callable
-        oneDNN's checks beyond types and attributes; each takes a `Call`, and raises if it fails.
-    input_counts, output_counts : tuple of int
-        The possible numbers of ports, unless all from the required to the full number are.
-    combinations : tuple of str
-        Documented data types, one port after the other, if they are fewer than `types` allows.
-    traits : tuple of Trait
-        The traits that it shares with other ops (`onednn_graph_py.ops.traits`).
-    commutative : bool
-        Whether the two inputs may change places.
-    since : Version
-        The first oneDNN that has it.
-    changes : tuple of Change
-        Changes in newer versions, oldest first.
-    notes : tuple of str
-        Differences of documents and library, and other facts that a user should know.
-    sample_inputs : tuple of tuple of int
-        Shapes of a small use of the op, to probe it; (4, 16) for each required input by default.
-    sample_attrs : mapping of str to value
-        Attributes of that use beyond the required ones.
-    """
-
-    kind: str
-    summary: str
+    kind: str  # oneDNN's name, such as `Convolution`
+    summary: str  # its computation, in a sentence
+    # inputs, outputs: its ports, in order
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
-    types: Mapping[str, tuple[str, ...]]
+    types: Mapping[str, tuple[str, ...]]  # the data types that each type variable may stand for
     # `Call` and `Use` have a row and so stand above it; `OpSchema` types these functions.
+    # takes a `Call`; raises `InvalidShapeError` if the inputs don't fit together, and returns the
+    # outputs' shapes as far as they follow
     infer: Callable[..., list[Shape]]
-    work: Callable[..., int]
+    work: Callable[..., int]  # takes a `Use`; counts its operations (`onednn_graph_py.ops.work`)
     attributes: tuple[Attribute, ...] = ()
+    # oneDNN's checks beyond types and attributes; each takes a `Call`, and raises if it fails
     rules: tuple[Callable[..., None], ...] = ()
+    # input_counts, output_counts: the possible numbers of ports, unless all from the required to
+    # the full number are
     input_counts: tuple[int, ...] = ()
     output_counts: tuple[int, ...] = ()
+    # documented data types, one port after the other, if they are fewer than `types` allows
     combinations: tuple[str, ...] = ()
+    # the traits that it shares with other ops (`onednn_graph_py.ops.traits`)
     traits: tuple[Trait, ...] = ()
-    commutative: bool = False
-    since: Version = OLDEST
-    changes: tuple[Change, ...] = field(default=())
+    commutative: bool = False  # whether the two inputs may change places
+    since: Version = OLDEST  # the first oneDNN that has it
+    changes: tuple[Change, ...] = field(default=())  # changes in newer versions, oldest first
+    # differences of documents and library, and other facts that a user should know
     notes: tuple[str, ...] = ()
+    # shapes of a small use of the op, to probe it; (4, 16) for each required input by default
     sample_inputs: tuple[tuple[int, ...], ...] = ()
+    # attributes of that use beyond the required ones
     sample_attrs: Mapping[str, AttributeValue] = field(default_factory=dict)
 
     def attribute(self, name: str) -> Attribute | None:
@@ -173,10 +144,7 @@ class Row:
     def at(self: R, version: Version) -> R:
         """Return the op of a version of oneDNN; each call returns the same object.
 
-        Raises
-        ------
-        LookupError
-            That version does not have the op.
+        - raises `LookupError`: that version does not have the op
         """
         return cast(R, _at(self, version))
 

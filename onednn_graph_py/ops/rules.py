@@ -9,25 +9,6 @@ from __future__ import annotations
 from .call import Call
 from .terms import MAX_NDIMS, UNKNOWN, shape_text
 
-__all__ = [
-    "axes_once",
-    "batch_norm_types",
-    "channel_axis",
-    "dynamic_quantization",
-    "matmul_types",
-    "norm_gradients",
-    "norm_statistics",
-    "norm_types",
-    "pads",
-    "pool_dilations",
-    "rms_norm_types",
-    "sizes_or_scales",
-    "softmax_backward_types",
-    "softmax_types",
-    "static_quantization",
-    "type_cast_types",
-]
-
 
 def pads(call: Call) -> None:
     """Paddings must not be negative."""

@@ -15,8 +15,6 @@ from .tensor_spec import TensorSpec
 from .terms import Shape
 from .work import Use, Work
 
-__all__ = ["OpSchema"]
-
 
 @dataclass(frozen=True, repr=False, eq=False)
 class OpSchema(Row):

@@ -12,8 +12,6 @@ from ..base.dtypes import data_type_of
 from ..base.errors import InvalidArgumentsError
 from .terms import UNKNOWN, Shape, shape_text
 
-__all__ = ["SpecLike", "TensorSpec", "spec_of"]
-
 
 @dataclass(frozen=True)
 class TensorSpec:
@@ -34,17 +32,13 @@ class TensorSpec:
         return f"{self.dtype or 'unknown type'} {shape_text(self.shape)}"
 
 
-SpecLike = Any
-"""A `TensorSpec`, a pair (shape, dtype), a logical tensor, or an array."""
+SpecLike = Any  # a `TensorSpec`, a pair (shape, dtype), a logical tensor, or an array
 
 
 def spec_of(value: SpecLike) -> TensorSpec:
     """Return the `TensorSpec` of an object with a shape and a data type.
 
-    Raises
-    ------
-    TypeError
-        The object is none of `SpecLike`.
+    - raises `TypeError`: the object is none of `SpecLike`
     """
     if isinstance(value, TensorSpec):
         return value

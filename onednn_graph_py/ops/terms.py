@@ -4,23 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-__all__ = [
-    "MAX_NDIMS",
-    "OLDEST",
-    "UNKNOWN",
-    "AttributeType",
-    "AttributeValue",
-    "Shape",
-    "Version",
-    "label_of",
-    "shape_text",
-]
+Version = tuple[int, int]  # major and minor version of oneDNN
 
-Version = tuple[int, int]
-"""Major and minor version of oneDNN."""
-
-OLDEST: Version = (3, 7)
-"""The oldest oneDNN that this package works with."""
+OLDEST: Version = (3, 7)  # the oldest oneDNN that this package works with
 
 AttributeType = Literal["s64", "f32", "bool", "string", "s64[]", "f32[]"]
 """oneDNN's names for the types of attributes; ``[]`` marks a list."""
@@ -30,11 +16,9 @@ AttributeValue = int | float | bool | str | tuple[int, ...] | tuple[float, ...]
 MAX_NDIMS = 12
 """The largest number of dims of a tensor in oneDNN."""
 
-UNKNOWN = -1
-"""An unknown dim."""
+UNKNOWN = -1  # an unknown dim
 
-Shape = tuple[int, ...] | None
-"""Dims, -1 for an unknown one; None if even the rank is unknown."""
+Shape = tuple[int, ...] | None  # dims, -1 for an unknown one; None if even the rank is unknown
 
 
 def shape_text(shape: Shape) -> str:

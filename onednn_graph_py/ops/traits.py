@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
 
-__all__ = ["TRAITS", "Trait"]
-
 Trait = Literal[
     "binary",
     "channelwise",

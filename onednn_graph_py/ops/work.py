@@ -14,22 +14,6 @@ from typing import Any
 
 from .row import Row
 
-__all__ = [
-    "Use",
-    "Work",
-    "a_result",
-    "a_source",
-    "interpolate",
-    "interpolate_backward",
-    "matmul",
-    "none",
-    "normalization",
-    "pool",
-    "quantization",
-    "rms",
-    "windows",
-]
-
 Dims = Sequence[int]
 
 

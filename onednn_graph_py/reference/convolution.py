@@ -9,8 +9,6 @@ from .binary import along_channels
 from .registry import Array, reference
 from .windows import channels_first, channels_restored, spatial_extents, windows
 
-__all__ = ["grouped_channels", "grouped_weights"]
-
 
 def grouped_weights(call: Call, weights: Array) -> Array:
     """Return weights as (groups, leading channels of a group, other channels of a group, spatial).

@@ -9,8 +9,6 @@ import numpy as np
 from ..ops.call import Call
 from .registry import Array, reference
 
-__all__ = ["gelu_tanh_argument", "normal_cdf", "prelu_slope", "sigmoid", "softplus"]
-
 _erfc = np.frompyfunc(math.erfc, 1, 1)  # NumPy has none
 
 

@@ -8,8 +8,6 @@ from ..ops.call import Call
 from .registry import Array, reference
 from .windows import channels_first, channels_restored, spatial_extents
 
-__all__ = ["interpolation_weights"]
-
 
 def _coordinates(call: Call, size: int, new_size: int) -> Array:
     """Return the new elements' positions among the old ones, in float32 like oneDNN."""

@@ -15,8 +15,6 @@ from .convolution import grouped_channels, joined_channels
 from .registry import Array, reference
 from .windows import channels_first, channels_restored
 
-__all__ = ["batch_axes", "last_axes", "moments", "sizes_before_centring"]
-
 
 def batch_axes(call: Call, rank: int) -> tuple[int, ...]:
     """Return all axes except the channels'."""

@@ -16,8 +16,6 @@ from .windows import (
     windows,
 )
 
-__all__ = ["average_counts", "pooling_windows"]
-
 
 def pooling_windows(call: Call, spatial: tuple[int, ...], count: tuple[int, ...]) -> Windows:
     """Return the positions of pooling's windows."""

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from ..base.errors import UnimplementedError
 
-__all__ = ["Array", "Implementation", "implementation", "implemented", "reference"]
-
 Array = npt.NDArray[Any]
 
 Implementation = Callable[..., "Array | tuple[Array, ...]"]

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from ..base.errors import InvalidArgumentsError
 
-__all__ = ["NUMPY_DTYPES", "dtype_name", "float_info", "integer_limits", "is_integer", "round_to"]
-
 # `dtypes.numpy_dtype` knows only the data types of the linked oneDNN; these are all.
 NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
     "f32": np.dtype(np.float32),

@@ -18,8 +18,6 @@ from ..ops.terms import Shape, Version
 from .registry import Array, exact, implementation
 from .rounding import dtype_name, round_to
 
-__all__ = ["call_of", "evaluate", "run"]
-
 
 def _typed(kind: str, i: int, value: npt.ArrayLike, dtype: str | None) -> Array:
     if dtype is not None:

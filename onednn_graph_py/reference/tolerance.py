@@ -15,8 +15,6 @@ from .registry import Array
 from .rounding import is_integer
 from .run import evaluate
 
-__all__ = ["SMALLEST", "Tolerance", "slack", "tolerance"]
-
 _UNIT_ROUNDOFF = {"f32": 2.0**-24, "f16": 2.0**-11}
 """The largest relative error of one rounding, by the data type of sums."""
 

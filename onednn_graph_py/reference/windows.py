@@ -11,15 +11,6 @@ import numpy as np
 from ..ops.call import Call, Operand
 from .registry import Array
 
-__all__ = [
-    "Windows",
-    "channels_first",
-    "channels_restored",
-    "spatial_attr",
-    "spatial_extents",
-    "windows",
-]
-
 
 def channels_first(call: Call, x: Array) -> Array:
     """Return data as (batch, channels, spatial), from the op's data format."""

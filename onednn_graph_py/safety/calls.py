@@ -16,8 +16,6 @@ from ..ops.terms import AttributeValue, Shape, Version
 if TYPE_CHECKING:
     from .._core import logical_tensor
 
-__all__ = ["Op", "Tensor", "call_of", "op_of", "operand_name", "schema_of"]
-
 
 class Tensor(NamedTuple):
     """A logical tensor."""

@@ -13,27 +13,6 @@ from ..ops.terms import OLDEST, Version
 from .calls import Op
 from .group import Features, Group
 
-__all__ = [
-    "APART",
-    "CRASH",
-    "FORM",
-    "HANG",
-    "OUT_OF_BOUNDS",
-    "REFUSED",
-    "SLOW",
-    "SPLIT",
-    "WRONG",
-    "Answer",
-    "Defect",
-    "Effect",
-    "Finding",
-    "Hit",
-    "Needs",
-    "Where",
-    "defect",
-    "unmeasured",
-]
-
 
 class Effect(Flag):
     """What oneDNN does with a partition."""

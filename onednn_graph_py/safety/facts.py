@@ -12,26 +12,6 @@ from ..ops.terms import Shape
 from .calls import Op, Tensor, call_of
 from .group import Group
 
-__all__ = [
-    "BINARY",
-    "DEQUANTIZES",
-    "PRODUCTS",
-    "QUANTIZATION",
-    "Slide",
-    "aligned",
-    "attention",
-    "contraction",
-    "has_zero_point",
-    "integers_of",
-    "one_element",
-    "operands",
-    "quantization_of",
-    "reads_twice",
-    "runs_in_amx",
-    "slide_of",
-    "spread",
-]
-
 BINARY = with_trait("epilogue", "binary")  # the documents' category Binary
 
 DEQUANTIZES = with_trait("dequantizes")

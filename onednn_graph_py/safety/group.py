@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 from ..ops.terms import MAX_NDIMS, Shape
 from .calls import Op, Tensor
 
-__all__ = ["Features", "Group"]
-
 
 class Features(NamedTuple):
     """Facts about a partition that are cheap to find, and show that most defects can't apply."""

@@ -13,8 +13,6 @@ from ..ops.lookup import with_attribute, with_trait
 from ..ops.terms import MAX_NDIMS, Shape, shape_text
 from .calls import Op, Tensor, operand_name
 
-__all__ = ["check_attributes", "check_ranks", "check_strides"]
-
 _QUANTIZATION = with_trait("quantizes") | with_trait("dequantizes")
 
 _MOST = 1 << 30  # kernels index with 32-bit integers that they derive from these

@@ -14,8 +14,6 @@ from ..ops.terms import Version, label_of
 from .calls import Op, Tensor, schema_of
 from .group import Group
 
-__all__ = ["NodeLike", "ValueLike", "group_of"]
-
 
 class ValueLike(Protocol):
     """A tensor of a graph that is being built."""

@@ -8,8 +8,6 @@ from typing import TypeVar
 from .calls import Op
 from .nodes import NodeLike
 
-__all__ = ["CRASHING", "partitioned_apart", "partitioning_crash"]
-
 _Op = TypeVar("_Op", bound=Op | NodeLike)
 
 CRASHING = frozenset({"Convolution", "Dequantize"})

@@ -19,8 +19,6 @@ from .calls import Op, Tensor
 from .facts import BINARY, aligned
 from .group import Group
 
-__all__ = ["ELEMENTWISE", "Operand", "Primitive", "Wide", "primitive_of", "primitives"]
-
 ELEMENTWISE = frozenset(row.kind for row in elementwise.ROWS if row.infer is shapes.same)
 """The kinds of ops that compute each element from one element of one tensor."""
 

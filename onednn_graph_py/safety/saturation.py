@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
-__all__ = ["LARGEST_WEIGHT", "Magnitude", "magnitude_of"]
-
 LARGEST_WEIGHT = 64
 """The largest magnitude of an s8 weight with which no sum of two products saturates."""
 

@@ -10,8 +10,6 @@ from ..ops.terms import Shape
 from .calls import Op, Tensor, call_of
 from .limits import check_ranks
 
-__all__ = ["shapes_of"]
-
 
 def _outputs_of(op: Op, shapes: Mapping[int, Shape]) -> list[Shape]:
     """Return the shapes of an op's outputs, as far as they follow from known ones."""

@@ -23,8 +23,6 @@ from .facts import BINARY, attention
 from .group import Group
 from .post_ops import ELEMENTWISE, Wide, primitive_of
 
-__all__ = ["query_blocks"]
-
 _REDUCTIONS = with_trait("reduces")
 
 

@@ -20,8 +20,6 @@ from . import (
 from .defect import FORM, REFUSED, SLOW, WRONG, Defect, Effect, Finding
 from .group import Features, Group
 
-__all__ = ["DEFECTS", "faster_form", "first", "of_effect", "refusal", "slow_fusion", "wrong_result"]
-
 _SUBJECTS = (
     int8,
     attention,

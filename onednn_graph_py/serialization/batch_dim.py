@@ -5,8 +5,6 @@ from __future__ import annotations
 from ..ops.lookup import with_attribute, with_trait
 from .document import GraphDocument, OpRecord
 
-__all__ = ["takes_batch"]
-
 _BINARY = with_trait("epilogue", "binary") | {"BiasAdd"}
 # Ops with shapes in attributes that a change of the batch does not adapt.
 _FIXED = with_attribute("dst_shape") | with_attribute("weights_shape")

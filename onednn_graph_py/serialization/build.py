@@ -24,8 +24,6 @@ from .read import JSONSource, file_of
 if TYPE_CHECKING:
     from ..ops.terms import AttributeType
 
-__all__ = ["load", "to_builder", "to_graph"]
-
 _LONGEST_MESSAGE = 1500
 _LONGEST_NAME = 80
 

@@ -17,8 +17,6 @@ from ..ops.lookup import row
 from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 from .origin import Origin
 
-__all__ = ["from_builder"]
-
 
 class _Ids:
     """Ids that a document does not use yet, one for each value or node."""

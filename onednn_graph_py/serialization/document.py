@@ -9,16 +9,6 @@ from typing import Literal
 from .._core import UNKNOWN_DIM
 from ..ops.terms import AttributeType, AttributeValue
 
-__all__ = [
-    "BOOKKEEPING",
-    "AttributeRecord",
-    "GraphDocument",
-    "OpRecord",
-    "Place",
-    "Ports",
-    "TensorRecord",
-]
-
 BOOKKEEPING = ("partition_id", "backend")
 """Attributes that only oneDNN sets, in ``graph-N-partitioning.json``; callers can't set them."""
 

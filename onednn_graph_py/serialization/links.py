@@ -8,8 +8,6 @@ from ..base.errors import GraphFormatError
 from ..model.building.order import named_ring, run_order
 from .document import GraphDocument, Place, TensorRecord
 
-__all__ = ["check_agreement", "check_links", "in_order"]
-
 
 def check_links(document: GraphDocument) -> None:
     """Check that ids are unique, data types agree, and ops form no cycle.

@@ -15,8 +15,6 @@ from ..ops.terms import AttributeType, AttributeValue
 from .document import GraphDocument
 from .rewrite import attribute_type, rewrite
 
-__all__ = ["Rewriting", "parse_rewritings"]
-
 
 @dataclass(frozen=True)
 class Rewriting:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from .document import GraphDocument
 
-__all__ = ["Origin"]
-
 
 @dataclass(frozen=True)
 class Origin:

@@ -15,8 +15,6 @@ from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 from .links import check_links
 from .read import JSONObject, JSONSource, LongNumber, file_of, values_of
 
-__all__ = ["parse"]
-
 # The names that oneDNN 3.7 to 3.13 writes; the linked oneDNN may not know all of them.
 _DTYPES = (
     *("undef", "f16", "bf16", "f32", "s32", "s8", "u8", "boolean", "f8_e5m2", "f8_e4m3"),

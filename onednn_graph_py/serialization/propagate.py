@@ -15,8 +15,6 @@ from .document import AttributeRecord, GraphDocument, OpRecord, Place, TensorRec
 from .links import in_order
 from .tags import strides_of, tag_of
 
-__all__ = ["Layouts", "propagate"]
-
 
 @dataclass
 class Layouts:

@@ -12,16 +12,6 @@ from typing import Any
 from ..base.errors import GraphFormatError
 from ..base.text.files import Unreadable, read_limited
 
-__all__ = [
-    "MAX_BYTES",
-    "MAX_MARKS",
-    "JSONObject",
-    "JSONSource",
-    "LongNumber",
-    "file_of",
-    "values_of",
-]
-
 MAX_BYTES = 64 << 20
 """The size of the largest file that is read, in bytes: about 20,000 ops as oneDNN writes them."""
 

@@ -18,8 +18,6 @@ from .links import check_links
 from .propagate import Layouts, propagate
 from .tags import strides_of, tag_of
 
-__all__ = ["attribute_type", "rewrite"]
-
 _FLOATS = ("f32", "bf16", "f16")
 # For each kind, the inputs and outputs whose data type changes with the graph's; statistics, gamma
 # and beta stay f32. For kinds that are not listed, all change.

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from .._core import MAX_NDIMS
 from ..base.errors import InvalidArgumentsError
 
-__all__ = ["strides_of", "tag_of"]
-
 _LETTERS = "abcdefghijkl"[:MAX_NDIMS]
 
 

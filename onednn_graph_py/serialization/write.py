@@ -13,8 +13,6 @@ from ..model.building.builder import GraphBuilder
 from .describe import from_builder
 from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 
-__all__ = ["save", "to_json"]
-
 # The library escapes only these characters. benchdnn reads each of them as \r.
 _ESCAPES = {"\r": "\\r", "\n": "\\n", "\\": "\\\\", "\t": "\\t", '"': '\\"'}
 _ESCAPED = str.maketrans({**{chr(c): f"\\u{c:04x}" for c in range(32)}, **_ESCAPES})

@@ -22,8 +22,6 @@ from ..base.text.progress import show_progress
 from ..base.text.table import text_table
 from ..machine.hardware.facts import cpu_data_types
 
-__all__ = ["main"]
-
 _MODULES = {
     "ops": "ops.command",
     "capabilities": "machine.probing.command",

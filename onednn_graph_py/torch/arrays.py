@@ -9,18 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-__all__ = ["array_of", "tensor_of"]
-
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def array_of(tensor: torch.Tensor) -> npt.NDArray[Any]:
     """Return a row-major array of a tensor's elements; only others than row-major ones are copied.
 
-    Parameters
-    ----------
-    tensor : torch.Tensor
-        On the CPU, of a type that oneDNN or NumPy has.
+    - `tensor`: on the CPU, of a type that oneDNN or NumPy has
     """
     made = tensor.detach() if tensor.requires_grad else tensor
     if made.is_neg():

@@ -15,8 +15,6 @@ from .captured import Captured
 from .fallback import FallbackWarning
 from .options import Options
 
-__all__ = ["backend"]
-
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 """Those of ``torch.compile``, which are about Inductor."""
 

@@ -101,24 +101,11 @@ def captured(
 ) -> Any:
     """Hand Dynamo's graph over to AOTAutograd, which removes mutation and aliasing.
 
-    Parameters
-    ----------
-    module : fx.GraphModule
-        Dynamo's graph.
-    inputs : sequence
-        The tensors and sizes of the first call.
-    compile_graph : callable
-        It compiles the graph of an inference.
-
-    Returns
-    -------
-    callable
-        What Dynamo calls from now on.
-
-    Raises
-    ------
-    GradientsOn
-        The graph itself turns gradients on; ops that stay whole would lose them.
+    - `module`: Dynamo's graph
+    - `inputs`: the tensors and sizes of the first call
+    - `compile_graph`: it compiles the graph of an inference
+    - returns: what Dynamo calls from now on
+    - raises `GradientsOn`: the graph itself turns gradients on; ops that stay whole would lose them
     """
 
     def stop(graph: fx.GraphModule, given: Sequence[Any]) -> Any:

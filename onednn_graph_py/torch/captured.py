@@ -22,13 +22,9 @@ from .options import Options
 from .region import Region
 from .sample import Sample
 
-__all__ = ["CAPTURED", "Captured", "Program"]
+MOST_UNUSED = 3  # after so many programs in a row that ran only once, weights become inputs
 
-MOST_UNUSED = 3
-"""After so many programs in a row that ran only once, weights become inputs."""
-
-CAPTURED: weakref.WeakSet[Captured] = weakref.WeakSet()
-"""The graphs that are alive, for reports."""
+CAPTURED: weakref.WeakSet[Captured] = weakref.WeakSet()  # the graphs that are alive, for reports
 
 _versions = attrgetter("_version")
 _numbers = itertools.count()
@@ -37,17 +33,9 @@ _numbers = itertools.count()
 class Program:
     """A graph as regions and islands, for certain weights.
 
-    Parameters
-    ----------
-    graph : fx.Graph
-        The graph; its calls become parts of `run`.
-    weights : dict of fx.Node to torch.Tensor
-        The inputs that are constants, which calls leave out, and attributes of the graph.
-    modules : dict of str to torch.nn.Module
-        The graphs that its calls name, such as the branches of ``torch.cond``.
-    options : Options
-    threads : int
-    name : str
+    - `graph`: the graph; its calls become parts of `run`
+    - `weights`: the inputs that are constants, which calls leave out, and attributes of the graph
+    - `modules`: the graphs that its calls name, such as the branches of ``torch.cond``
     """
 
     def __init__(

@@ -19,23 +19,6 @@ from ..model.building.value import Value
 from .lowering import LOWERINGS, Lowering, NotLowered
 from .lowering.table import Unknown, dims_of, dtype_of, has_type, number_of
 
-__all__ = [
-    "constant_without_type",
-    "divided",
-    "function_of",
-    "hint",
-    "is_size",
-    "is_tensor",
-    "lowered",
-    "memory_order",
-    "moves",
-    "op_name",
-    "operations",
-    "reason",
-    "source",
-    "viewed",
-]
-
 PRODUCTS = frozenset({"linear", "mm", "bmm", "matmul", "addmm", "baddbmm", "int8_linear"})
 WORTH = PRODUCTS | {"rms_norm", "_transformer_encoder_layer_fwd"}
 CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "conv_transpose", "convolution", "padded_conv")
@@ -48,13 +31,8 @@ def divided(
 ) -> Division[fx.Node]:
     """Divide a graph.
 
-    Parameters
-    ----------
-    graph : fx.Graph
-    constants : mapping of fx.Node to torch.Tensor
-        Weights, and what torch computed of them.
-    min_ops : int
-        See `Options`.
+    - `constants`: weights, and what torch computed of them
+    - `min_ops`: see `Options`
     """
     calls = [n for n in graph.nodes if n.op == "call_function" and n not in constants]
     # The results of a call with several are taken apart where they are made.
@@ -224,28 +202,12 @@ def lowered(
 ) -> Any:
     """Add a call to a builder.
 
-    Parameters
-    ----------
-    b : GraphBuilder
-    node : fx.Node
-    values : mapping of fx.Node to Value
-        What it reads.
-    constants : mapping of fx.Node to torch.Tensor
-        The tensors whose numbers a lowering may use.
-    host : bool
-        Whether tensors may be of types that only host steps and views read.
-
-    Returns
-    -------
-    Value or sequence of Value
-        What it makes; checked to have the shape and data type that torch gives it.
-
-    Raises
-    ------
-    NotLowered
-        oneDNN can't take it.
-    OneDNNError
-        oneDNN refuses it.
+    - `values`: what it reads
+    - `constants`: the tensors whose numbers a lowering may use
+    - `host`: whether tensors may be of types that only host steps and views read
+    - returns: what it makes; checked to have the shape and data type that torch gives it
+    - raises `NotLowered`: oneDNN can't take it
+    - raises `OneDNNError`: oneDNN refuses it
     """
 
     def argument(given: Any) -> Any:

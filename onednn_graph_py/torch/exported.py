@@ -23,8 +23,6 @@ from .division import is_size, is_tensor, lowered, op_name, reason, source
 from .folding import folded
 from .lowering.table import DTYPES, HOST_DTYPES, LOWERINGS, NotLowered, Unknown, dims_of, number_of
 
-__all__ = ["export", "trace"]
-
 
 def trace(
     module: torch.nn.Module,

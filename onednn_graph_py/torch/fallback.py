@@ -1,7 +1,5 @@
 """The warning that torch runs what was meant for oneDNN."""
 
-__all__ = ["FallbackWarning"]
-
 
 class FallbackWarning(UserWarning):
     """torch runs a graph, or more than half of its arithmetic, instead of oneDNN."""

@@ -10,8 +10,6 @@ from torch import fx
 from .capture import OpOverload
 from .division import is_tensor, op_name, reason
 
-__all__ = ["folded"]
-
 KEPT = ("dequantize_per_tensor", "dequantize_per_channel")
 """Ops that stay, since oneDNN fuses them with what reads them."""
 
@@ -25,11 +23,7 @@ def folded(graph: fx.Graph, weights: Mapping[fx.Node, torch.Tensor]) -> dict[fx.
     What oneDNN can compute of a weight is left to the model, which computes it once too; it fuses
     some of it with what reads it.
 
-    Parameters
-    ----------
-    graph : fx.Graph
-    weights : mapping of fx.Node to torch.Tensor
-        The inputs that don't change.
+    - `weights`: the inputs that don't change
     """
     known = dict(weights)
     with torch.no_grad():

@@ -11,8 +11,6 @@ from torch import fx
 from .lowering.quantization import int8_linear
 from .options import Activations
 
-__all__ = ["integer_products"]
-
 aten = torch.ops.aten
 decomposed = torch.ops.quantized_decomposed
 
@@ -24,11 +22,8 @@ NUMBERS = (*SAME, aten._to_copy.default)
 def integer_products(graph: fx.Graph, activations: Activations) -> None:
     """Replace products by `int8_linear`, where what is multiplied is rounded.
 
-    Parameters
-    ----------
-    graph : fx.Graph
-    activations : str
-        ``int8`` rounds what products by weights of 8 bits read, where they do not say so.
+    - `activations`: ``int8`` rounds what products by weights of 8 bits read, where they do not say
+      so
     """
     for node in list(graph.nodes):
         if _is(node, aten._int_mm.default):

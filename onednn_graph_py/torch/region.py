@@ -19,23 +19,14 @@ from .fallback import FallbackWarning
 from .lowering.table import NotLowered, dims_of, dtype_of, has_type
 from .options import Options
 
-__all__ = ["Region"]
-
 
 class Region:
     """Calls that a model runs in oneDNN, or torch where oneDNN fails.
 
-    Parameters
-    ----------
-    nodes : sequence of fx.Node
-        The calls.
-    constants : mapping of fx.Node to torch.Tensor
-        The tensors that are known.
-    options : Options
-    threads : int
-        Threads of a call.
-    name : str
-        Name of the model in messages.
+    - `nodes`: the calls
+    - `constants`: the tensors that are known
+    - `threads`: threads of a call
+    - `name`: name of the model in messages
     """
 
     def __init__(

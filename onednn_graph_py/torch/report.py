@@ -19,8 +19,6 @@ from . import capture
 from .captured import CAPTURED, Captured, share_in_regions
 from .division import source
 
-__all__ = ["GraphReport", "Left", "RegionReport", "Report", "report"]
-
 
 @dataclass(frozen=True)
 class Left:

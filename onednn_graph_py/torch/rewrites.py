@@ -11,8 +11,6 @@ from .integer_products import integer_products
 from .lowering.products import padded_convolution
 from .options import Activations
 
-__all__ = ["rewritten"]
-
 aten = torch.ops.aten
 
 

@@ -9,8 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-__all__ = ["MOST_WORDS", "Sample"]
-
 Words = npt.NDArray[np.int64]
 
 MOST_WORDS = 256
@@ -25,10 +23,7 @@ GOLDEN = 0.6180339887498949
 class Sample:
     """Words of 8 bytes in the memory of tensors, and what they were.
 
-    Parameters
-    ----------
-    tensors : sequence of torch.Tensor
-        On the CPU.
+    - `tensors`: on the CPU
     """
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:

@@ -17,6 +17,7 @@ from onednn_graph_py.base.loading.old_paths import MOVED
 
 ROOT = Path(__file__).parents[2]
 MODULES = [og, og.dtypes, og.errors]
+"""Public modules; only they list their names in `__all__`, and packages do."""
 ABSENT = {name.rpartition(".")[2] for name in absent()}
 
 

@@ -7,8 +7,6 @@ belong to the whole process.
 import ctypes
 import sys
 
-__all__ = ["require_gil", "require_main_interpreter"]
-
 
 def require_main_interpreter() -> None:
     """Raise in a subinterpreter.

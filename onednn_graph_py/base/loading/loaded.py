@@ -1,7 +1,5 @@
 """The libraries that this process has loaded."""
 
-__all__ = ["loaded_here"]
-
 
 def loaded_here() -> list[str]:
     """Return the files of all libraries that this process has loaded, where the system tells."""

@@ -14,8 +14,6 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-__all__ = ["MOVED"]
-
 MOVED = {
     **{m: f"base.{m}" for m in ("dtypes", "errors", "ocl_interop", "sycl_interop")},
     **{m: f"tools.{m}" for m in ("capture", "export", "parallel", "replay", "selftest")},

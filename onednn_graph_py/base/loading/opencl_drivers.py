@@ -16,17 +16,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = [
-    "CPU_PACKAGE",
-    "VARIABLE",
-    "VENDORS_VARIABLE",
-    "Driver",
-    "installed",
-    "provide",
-    "provided",
-    "registered",
-]
-
 VARIABLE = "OCL_ICD_FILENAMES"
 CPU_PACKAGE = "intel-opencl-rt"
 _CPU_DRIVER = "libintelocl.so"

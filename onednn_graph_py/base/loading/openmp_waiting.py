@@ -19,8 +19,6 @@ from pathlib import Path
 
 from .loaded import loaded_here
 
-__all__ = ["SPIN_COUNT", "VARIABLES", "brief", "loaded_before"]
-
 VARIABLES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 """What a user says how threads wait with; whoever sets one has chosen."""
 

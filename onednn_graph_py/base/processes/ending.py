@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 
-__all__ = ["cause", "ending", "last_line", "too_long"]
-
 
 def cause(status: int) -> str:
     """Name an exit status, or the signal that a negative status stands for."""

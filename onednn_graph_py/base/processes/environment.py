@@ -7,8 +7,6 @@ import re
 
 from ... import _core
 
-__all__ = ["instructions", "quiet"]
-
 # The caller sets these for its own output; in a helper process they would only cost time.
 _OUTPUT = re.compile(r"(ONEDNN|DNNL)_(VERBOSE|GRAPH_DUMP|JIT_DUMP|GRAPH_VERBOSE)")
 

@@ -25,8 +25,6 @@ from .forks import Answer
 from .messages import serve
 from .orphans import die_with_parent
 
-__all__ = ["main"]
-
 
 def main(descriptor: int) -> None:
     """Take calls from a connection and answer them, until it ends."""

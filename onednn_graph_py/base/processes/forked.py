@@ -14,8 +14,6 @@ from weakref import WeakValueDictionary
 
 from ... import _core
 
-__all__ = ["Renewed", "renew_in_forks", "warn_of_one_thread"]
-
 
 class Renewed(Protocol):
     """An object that starts anew in a forked process."""

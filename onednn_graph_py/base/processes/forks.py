@@ -11,8 +11,6 @@ from .forked import renew_in_forks
 from .import_path import import_path
 from .process import NoAnswer, Process, calling
 
-__all__ = ["MODELS", "Answer", "Isolated"]
-
 Answer = tuple[Literal["returned", "raised", "ended", "hang"], Any]
 """The outcome of a call, with the returned object, the text of an error, an exit status (negative
 for a signal) or None."""

@@ -6,8 +6,6 @@ import os
 import sys
 from importlib.util import find_spec
 
-__all__ = ["import_path"]
-
 _PACKAGE = __name__.partition(".")[0]
 _NEEDED = ("os", "_ctypes", "numpy", _PACKAGE)  # wherever they lie, also in the current folder
 

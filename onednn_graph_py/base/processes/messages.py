@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 from .orphans import end_without_caller
 
-__all__ = ["JSON", "PICKLE", "Form", "serve"]
-
 
 class Form(NamedTuple):
     """A form of messages: functions that write and read one."""

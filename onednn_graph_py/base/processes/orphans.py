@@ -10,8 +10,6 @@ import signal
 import threading
 import time
 
-__all__ = ["die_with_parent", "end_without_caller"]
-
 _GRACE = 0.5  # seconds for a process to end by itself, after its caller has
 
 _PR_SET_PDEATHSIG = 1  # of Linux's prctl(2)

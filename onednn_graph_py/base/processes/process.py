@@ -17,8 +17,6 @@ from .forked import renew_in_forks
 from .import_path import import_path
 from .messages import PICKLE, Form
 
-__all__ = ["STARTUP", "NoAnswer", "Process", "calling"]
-
 STARTUP = 120.0
 """Time limit in seconds for Python to start and import the package, on a busy machine too."""
 

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 
 from .ending import ending, last_line, too_long
 
-__all__ = ["run"]
-
 
 def run(
     *arguments: str,

@@ -10,8 +10,6 @@ from ..errors import OneDNNError
 from ..processes import calling, instructions, quiet, run
 from .worker import MAKES, TAKEN
 
-__all__ = ["ask", "with_reason"]
-
 _UNKNOWN = "not known: "
 # ``onednn_verbose,v1,graph,create:check,add_op,<message>,<path of source>:<line>``
 _LINE = re.compile(r"onednn_verbose,.*?(:check|:dispatch|,error),(.*)")

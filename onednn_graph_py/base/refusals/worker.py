@@ -12,8 +12,6 @@ from ... import _core
 from ..errors import OneDNNError
 from ..processes import end_without_caller
 
-__all__ = ["MAKES", "TAKEN", "main"]
-
 MAKES = "makes the call\n"  # printed before the call; oneDNN's lines follow
 TAKEN = "taken\n"  # printed after the call if oneDNN took it
 

@@ -11,8 +11,6 @@ from typing import BinaryIO, TextIO
 
 from ..errors import InvalidArgumentsError
 
-__all__ = ["Unreadable", "lines_of", "open_limited", "read_limited", "told", "write_whole"]
-
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISFIFO, "a pipe"),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-__all__ = ["Markup", "element", "joined"]
-
 
 class Markup(str):
     """Text that is HTML already."""

@@ -7,8 +7,6 @@ from difflib import get_close_matches
 
 from ..errors import escaped
 
-__all__ = ["did_you_mean", "install_line", "needs", "printable", "shortened"]
-
 
 def did_you_mean(name: str, known: Iterable[str], shown: Callable[[str], str] = repr) -> str:
     """Return a hint such as ``, did you mean 'MatMul'?``; empty if no name is similar."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["bytes_text", "counted", "gib_text", "or_dash", "seconds_text"]
-
 
 def or_dash(value: float | None, form: str = "") -> str:
     """Format a number; None becomes a dash."""

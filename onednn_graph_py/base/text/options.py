@@ -10,19 +10,6 @@ from collections.abc import Callable
 from math import isfinite
 from typing import TypeVar
 
-__all__ = [
-    "add_command",
-    "add_forms",
-    "add_output",
-    "add_seed",
-    "add_set",
-    "add_timeout",
-    "at_least",
-    "help_form",
-    "positive",
-    "seconds",
-]
-
 
 def _width() -> int:
     """Return the columns of help: at most 98, on however wide a terminal."""

@@ -12,8 +12,6 @@ import pwd
 import stat
 from collections.abc import Collection, Iterator
 
-__all__ = ["changed_by_others", "make_folders"]
-
 _MOST_LINKS = 40  # as Linux follows
 
 

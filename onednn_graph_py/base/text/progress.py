@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["show_progress"]
-
 
 def show_progress(text: str) -> None:
     """Replace the last progress line, if standard error is a terminal that supports it."""

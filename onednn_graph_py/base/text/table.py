@@ -7,8 +7,6 @@ from itertools import zip_longest
 
 from .markup import Markup, element, joined
 
-__all__ = ["html_table", "in_markdown", "markdown_table", "text_table"]
-
 
 def text_table(
     rows: Iterable[Sequence[str]], *, right: Container[int] = (), indent: str = ""

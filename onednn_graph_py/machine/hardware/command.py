@@ -8,8 +8,6 @@ import json
 from ...base.text.options import add_command, add_forms
 from .find import devices
 
-__all__ = ["add_devices"]
-
 
 def _devices(arguments: argparse.Namespace) -> int:
     found = devices()

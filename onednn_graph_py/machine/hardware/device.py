@@ -11,8 +11,6 @@ from ...base.text.markup import element, joined
 from ...base.text.numbers import gib_text
 from ...base.text.table import html_table
 
-__all__ = ["Device", "Devices", "Missing"]
-
 
 @dataclass(frozen=True)
 class Device:

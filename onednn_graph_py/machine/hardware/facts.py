@@ -10,8 +10,6 @@ from ..cpu import lacks
 from ..store import processor
 from .device import Device
 
-__all__ = ["cpu_data_types", "from_dpctl", "from_pyopencl", "host"]
-
 # oneDNN's documents promise these on every GPU, whatever its driver reports.
 _EVERY_GPU = ("f32", "s32", "s8", "u8")
 

@@ -17,8 +17,6 @@ from .look import Seen, seen
 from .reasons import no_cpu, no_gpu, no_package
 from .system import gpu_nodes
 
-__all__ = ["devices", "require"]
-
 # Runtimes that list devices; the others have only the CPU that Python runs on.
 _WITH_DEVICES = ("SYCL", "OpenCL")
 

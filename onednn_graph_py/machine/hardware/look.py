@@ -11,8 +11,6 @@ from functools import lru_cache
 from ...base.processes import calling, quiet, run
 from .device import Device
 
-__all__ = ["Failure", "Seen", "seen"]
-
 _WORKER = f"{__package__}.worker"
 # The time limit for drivers, in seconds.
 _PATIENCE = 60
@@ -26,34 +24,20 @@ _ENGINE_LINE = re.compile(
 
 @dataclass(frozen=True)
 class Failure:
-    """A failure of the search: a crash, a hang, or an exception of the runtime.
+    """A failure of the search: a crash, a hang, or an exception of the runtime."""
 
-    Parameters
-    ----------
-    kind : str
-        The kind of device that the failure prevents from being found; empty for all kinds left.
-    text : str
-    """
-
+    # the kind of device that the failure prevents from being found; empty for all kinds left
     kind: str
     text: str
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The results of the search.
-
-    Parameters
-    ----------
-    devices : tuple of Device
-    failures : tuple of Failure
-    libraries : tuple of str
-        The libraries of Level Zero that can be loaded.
-    """
+    """The results of the search."""
 
     devices: tuple[Device, ...] = ()
     failures: tuple[Failure, ...] = ()
-    libraries: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()  # the libraries of Level Zero that can be loaded
 
 
 def seen() -> Seen:

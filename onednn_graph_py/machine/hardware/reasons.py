@@ -14,8 +14,6 @@ from .look import Failure
 from .system import INTEL, Node
 from .worker import GPU_LIBRARIES
 
-__all__ = ["SELECTOR", "no_cpu", "no_gpu", "no_package"]
-
 SELECTOR = "ONEAPI_DEVICE_SELECTOR"
 
 _GPU_DRIVER = (
@@ -67,16 +65,10 @@ def no_gpu(
 ) -> Missing:
     """Return why there is no GPU.
 
-    Parameters
-    ----------
-    onednn : mapping
-        The result of `onednn_graph_py.version`.
-    failures : sequence of Failure
-        The failures of the search for devices.
-    nodes : sequence of Node
-        The GPUs that the operating system shows.
-    libraries : sequence of str
-        The libraries of Level Zero that can be loaded.
+    - `onednn`: the result of `onednn_graph_py.version`
+    - `failures`: the failures of the search for devices
+    - `nodes`: the GPUs that the operating system shows
+    - `libraries`: the libraries of Level Zero that can be loaded
     """
     runtime = str(onednn["gpu_runtime"])
     release = f"oneDNN {version_t(onednn).release}"

@@ -6,27 +6,16 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["INTEL", "Node", "gpu_nodes"]
-
 INTEL = 0x8086
 
 
 @dataclass(frozen=True)
 class Node:
-    """A file through which programs reach a GPU.
-
-    Parameters
-    ----------
-    path : str
-    vendor : int, optional
-        PCI number of the vendor; None if the system does not show it.
-    accessible : bool
-        Whether this user may read and write it.
-    """
+    """A file through which programs reach a GPU."""
 
     path: str
-    vendor: int | None
-    accessible: bool
+    vendor: int | None  # PCI number of the vendor; None if the system does not show it
+    accessible: bool  # whether this user may read and write it
 
 
 def gpu_nodes(root: str = "/") -> list[Node]:

@@ -16,8 +16,6 @@ from typing import Any
 from ...base.processes import end_without_caller
 from .device import Device
 
-__all__ = ["GPU_LIBRARIES", "main"]
-
 # The drivers of Level Zero for Intel's GPUs.
 GPU_LIBRARIES = ("libze_loader.so.1", "libze_intel_gpu.so.1")
 

@@ -8,8 +8,6 @@ from ...base.text.options import add_command, add_forms
 from ...base.text.progress import show_progress
 from . import capabilities
 
-__all__ = ["add_capabilities"]
-
 
 def _capabilities(arguments: argparse.Namespace) -> int:
     def progress(done: int, of: int) -> None:

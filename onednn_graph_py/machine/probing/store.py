@@ -10,8 +10,6 @@ from ..store import load as stored
 from ..store import place
 from .probe import Attempt
 
-__all__ = ["load", "path"]
-
 
 def path(attempts: Sequence[Attempt]) -> Path:
     """Return the file that stores the results of these attempts on this machine."""

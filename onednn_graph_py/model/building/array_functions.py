@@ -18,12 +18,11 @@ from ...base.errors import (
     UnimplementedError,
     reworded,
 )
+from ...ops.lookup import with_trait
 from .einsum import einsum
 from .host_functions import function_of, host_step
 from .operands import FLOATS, cast, combined, is_number, leaves, result_type, selected
 from .value import Value, caller
-
-__all__ = ["HOST", "TABLE", "Row", "called", "row_of"]
 
 HOST = [
     "ceil", "floor", "trunc", "sign", "signbit", "isnan", "isinf", "isfinite", "log1p", "expm1",
@@ -43,20 +42,11 @@ HOST = [
 
 @dataclass(frozen=True)
 class Row:
-    """A function of NumPy.
+    """A function of NumPy."""
 
-    Parameters
-    ----------
-    name : str
-        Its name below ``numpy``, or ``special.erf`` for one of SciPy.
-    becomes : str
-        The ops that it adds, for people; empty for a host step.
-    ops : callable, optional
-        Adds them; it returns None where no ops compute what NumPy does.
-    """
-
-    name: str
-    becomes: str = ""
+    name: str  # its name below `numpy`, or `special.erf` for one of SciPy
+    becomes: str = ""  # the ops that it adds, for people; empty for a host step
+    # adds them; it returns None where no ops compute what NumPy does
     ops: Callable[..., Any] | None = None
 
 
@@ -80,10 +70,7 @@ def _row(becomes: str, *names: str) -> Callable[[_Ops], _Ops]:
 def row_of(name: str) -> Row:
     """Return the row of a function.
 
-    Raises
-    ------
-    UnimplementedError
-        There is none.
+    - raises `UnimplementedError`: there is none
     """
     if name not in TABLE:
         raise UnimplementedError(

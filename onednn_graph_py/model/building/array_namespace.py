@@ -13,8 +13,6 @@ from ...base.errors import InvalidArgumentsError
 from .array_functions import TABLE, called
 from .value import Value
 
-__all__ = ["NAMESPACE", "ArrayNamespace"]
-
 _KINDS = {"bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu"} | {
     "real floating": "fV",
     "complex floating": "",
@@ -136,10 +134,7 @@ NAMESPACE = ArrayNamespace()
 def namespace_of(value: Value, *, api_version: str | None = None) -> ArrayNamespace:
     """Return the namespace of values.
 
-    Raises
-    ------
-    InvalidArgumentsError
-        It has another version of the Array API.
+    - raises `InvalidArgumentsError`: it has another version of the Array API
     """
     if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
         raise InvalidArgumentsError(f"the Array API of values is 2024.12, got {api_version!r}")

@@ -13,8 +13,6 @@ from .op_methods import method_name
 from .operands import leaves
 from .value import Value, caller
 
-__all__ = ["function_called", "instead", "op_called", "taken", "ufunc_called"]
-
 _REDUCED = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"} | {
     "logical_and": "all",
     "logical_or": "any",

@@ -33,8 +33,6 @@ from .foreign import CallNode, ForeignNode, Outputs, UpdateNode, ViewNode
 from .op_methods import BuilderMethods
 from .value import Node, Value, ValueLike, caller, is_whole, new_id
 
-__all__ = ["GraphBuilder", "Readers", "graph_of", "leaving_of", "readers_of"]
-
 Readers = Mapping[int, set[int | None]]
 """The ids of the nodes that read a value, by the value's id; None stands for the caller."""
 
@@ -775,17 +773,10 @@ def graph_of(
 ) -> _core.graph:
     """Make the mirror's graph, finalized.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-    shapes : mapping of int to tuple of int
-        Shapes of values by id, which replace those of the builder.
-    nodes : sequence of Node, optional
-        The ops of the graph; all of the builder by default.
-    readers : Readers, optional
-        The readers of their results; the builder's own nodes by default.
-    strict : bool
-        Whether to forbid smaller floating-point types, even if the builder allows them.
+    - `shapes`: shapes of values by id, which replace those of the builder
+    - `nodes`: the ops of the graph; all of the builder by default
+    - `readers`: the readers of their results; the builder's own nodes by default
+    - `strict`: whether to forbid smaller floating-point types, even if the builder allows them
     """
     given = builder.nodes if nodes is None else nodes
     members = [n for n in given if not isinstance(n, ForeignNode)]

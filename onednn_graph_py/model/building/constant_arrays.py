@@ -14,17 +14,6 @@ from ...base.dtypes import HOST_DTYPES, pack_int4, unpack_int4
 from ...base.errors import InvalidArgumentsError, InvalidDataTypeError
 from ...reference.rounding import NUMPY_DTYPES, round_to
 
-__all__ = [
-    "aligned_copy",
-    "converted",
-    "lies_apart",
-    "owned",
-    "pickled",
-    "placed",
-    "restored",
-    "unpacked",
-]
-
 _PACKED = ("s4", "u4")
 _ALIGNMENT = 64
 _FLOATS = ("f32", "bf16", "f16", "f8_e4m3", "f8_e5m2")
@@ -69,18 +58,9 @@ def lies_apart(stored: npt.NDArray[Any]) -> bool:
 def placed(values: npt.NDArray[Any], dtype: str, name: str, copy: bool | None) -> npt.NDArray[Any]:
     """Return a view of the caller's array, or a copy as `owned` makes it.
 
-    Parameters
-    ----------
-    values : numpy.ndarray
-        The caller's array, with elements of `dtype`.
-    dtype, name : str
-    copy : bool, optional
-        Whether to copy; None copies only an array that can't be used where it lies.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        `copy` is False, and the array can't be used where it lies.
+    - `values`: the caller's array, with elements of `dtype`
+    - `copy`: whether to copy; None copies only an array that can't be used where it lies
+    - raises `InvalidArgumentsError`: `copy` is False, and the array can't be used where it lies
     """
     why = "4-bit integers, which must be packed" if dtype in _PACKED else _misfit(values)
     if copy is False and why is not None:

@@ -8,30 +8,18 @@ from collections.abc import Sequence
 from ...base.errors import InvalidShapeError
 from .value import Value
 
-__all__ = ["einsum"]
-
 _Term = tuple[str, Value]
 
 
 def einsum(equation: str, operands: Sequence[Value]) -> Value | None:
     """Write a sum of products as matrix products, sums and views.
 
-    Parameters
-    ----------
-    equation : str
-        Such as ``bhqd,bhkd->bhqk``; without an arrow the result has the indices that occur once.
-    operands : sequence of Value
-        One for each term, of one floating-point data type.
-
-    Returns
-    -------
-    Value or None
-        None for what it does not write: dots, and an index twice in a term.
-
-    Raises
-    ------
-    InvalidShapeError
-        There is not one operand for each term, and one index for each of its dims.
+    - `equation`: such as ``bhqd,bhkd->bhqk``; without an arrow the result has the indices that
+      occur once
+    - `operands`: one for each term, of one floating-point data type
+    - returns: None for what it does not write: dots, and an index twice in a term
+    - raises `InvalidShapeError`: there is not one operand for each term, and one index for each of
+      its dims
     """
     left, arrow, result = equation.replace(" ", "").partition("->")
     terms = left.split(",")

@@ -23,16 +23,6 @@ from ...ops.terms import shape_text
 from .indexing import indexed
 from .value import Node, Value, row_major
 
-__all__ = [
-    "CallNode",
-    "ForeignNode",
-    "HostNode",
-    "Outputs",
-    "UpdateNode",
-    "ViewNode",
-    "require_ops",
-]
-
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
@@ -52,18 +42,10 @@ class ForeignNode(Node):
 def require_ops(nodes: Sequence[Node], leaves: Sequence[Value], what: str) -> None:
     """Raise unless a graph has only oneDNN's ops and data types, as files of graphs need.
 
-    Parameters
-    ----------
-    nodes : sequence of Node
-    leaves : sequence of Value
-        The inputs and constants.
-    what : str
-        The file's kind, for messages.
-
-    Raises
-    ------
-    InvalidGraphError
-        It has a host step, a view, or an input or constant of a data type that oneDNN lacks.
+    - `leaves`: the inputs and constants
+    - `what`: the file's kind, for messages
+    - raises `InvalidGraphError`: it has a host step, a view, or an input or constant of a data type
+      that oneDNN lacks
     """
     for node in nodes:
         if isinstance(node, ForeignNode):
@@ -167,15 +149,9 @@ class ViewNode(ForeignNode):
 
 @dataclass(frozen=True, eq=False)
 class HostNode(ForeignNode):
-    """A Python function over arrays, which runs as a step of a model.
+    """A Python function over arrays, which runs as a step of a model."""
 
-    Parameters
-    ----------
-    function : callable
-        Takes an array for each input.
-    """
-
-    function: Callable[..., Any]
+    function: Callable[..., Any]  # takes an array for each input
 
     @cached_property
     def signature(self) -> str:
@@ -234,12 +210,7 @@ class UpdateNode(HostNode):
 
 @dataclass(frozen=True, eq=False)
 class CallNode(HostNode):
-    """A function that returns its outputs.
-
-    Parameters
-    ----------
-    declared : Outputs
-    """
+    """A function that returns its outputs."""
 
     declared: Outputs
 
@@ -249,10 +220,7 @@ class CallNode(HostNode):
         An unknown dim is the dim at the same place of the first input that has an unknown dim
         there, or else the only unknown dim of all inputs.
 
-        Raises
-        ------
-        InvalidShapeError
-            A dim is not determined, or the function for the outputs fails.
+        - raises `InvalidShapeError`: a dim is not determined, or the function for the outputs fails
         """
         shapes = [spec.shape for spec in inputs]
         if not callable(self.declared):

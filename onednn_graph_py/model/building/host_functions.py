@@ -15,8 +15,6 @@ from ...base.dtypes import NUMPY_NAMES, array_dtype
 from ...base.errors import InvalidArgumentsError, InvalidDataTypeError, OneDNNError
 from .value import Value
 
-__all__ = ["NO_F64", "Extent", "HostFunction", "Size", "Slot", "function_of", "host_step"]
-
 Array = npt.NDArray[Any]
 Dims = tuple[int, ...]
 
@@ -60,26 +58,16 @@ class Size:
 
 @dataclass(frozen=True)
 class HostFunction:
-    """A call of a NumPy function, which pickles.
+    """A call of a NumPy function, which pickles."""
 
-    Parameters
-    ----------
-    op : str
-        The function's name; see `function_of`.
-    args : tuple
-        The arguments, with a `Slot` for each array, and an `Extent` or a `Size` for each number
-        that only a call determines.
-    kwargs : dict
-    read : tuple of str
-        The data types of the arrays.
-    made : tuple of (tuple of int, str)
-        The results' shapes, -1 for dims that only a call determines, and their data types.
-    """
-
-    op: str
+    op: str  # the function's name; see `function_of`
+    # the arguments, with a `Slot` for each array, and an `Extent` or a `Size` for each number that
+    # only a call determines
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    read: tuple[str, ...]
+    read: tuple[str, ...]  # the data types of the arrays
+    # tuple of (tuple of int, str), the results' shapes, -1 for dims that only a call determines,
+    # and their data types
     made: tuple[tuple[Dims, str], ...]
 
     @property
@@ -136,12 +124,8 @@ class HostFunction:
 def host_step(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Add a call of a NumPy function to the graph of the values among its arguments.
 
-    Raises
-    ------
-    InvalidArgumentsError
-        NumPy refuses the arguments.
-    InvalidDataTypeError
-        A result has a data type that no value can have, such as f64.
+    - raises `InvalidArgumentsError`: NumPy refuses the arguments
+    - raises `InvalidDataTypeError`: a result has a data type that no value can have, such as f64
     """
     values: list[Value] = []
 

@@ -11,8 +11,6 @@ import numpy as np
 from ...base.errors import InvalidArgumentsError, InvalidIndexError
 from ...ops.terms import shape_text
 
-__all__ = ["Item", "indexed", "items_of"]
-
 Item = int | tuple[int | None, int | None, int] | None
 """A part of an index: a position, (start, stop, step), or None for a new dim of size 1."""
 
@@ -20,18 +18,9 @@ Item = int | tuple[int | None, int | None, int] | None
 def items_of(index: Any, ndim: int) -> tuple[Item, ...]:
     """Return an index, one item for each dim of the tensor and each new dim.
 
-    Parameters
-    ----------
-    index : int, slice, None, Ellipsis, or tuple of them
-    ndim : int
-        The number of dims of the tensor.
-
-    Raises
-    ------
-    InvalidIndexError
-        There are more indices than dims.
-    InvalidArgumentsError
-        It is not a basic index of NumPy with positive steps.
+    - `ndim`: the number of dims of the tensor
+    - raises `InvalidIndexError`: there are more indices than dims
+    - raises `InvalidArgumentsError`: it is not a basic index of NumPy with positive steps
     """
     given = list(index) if isinstance(index, tuple) else [index]
     dims = sum(1 for i in given if i is not None and i is not Ellipsis)

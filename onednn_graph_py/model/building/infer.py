@@ -9,18 +9,13 @@ from ...ops.tensor_spec import TensorSpec
 from .builder import GraphBuilder
 from .value import Node, is_whole
 
-__all__ = ["infer_rest", "infer_shapes"]
-
 
 def infer_shapes(
     builder: GraphBuilder, given: Mapping[int, tuple[int, ...]]
 ) -> dict[int, tuple[int, ...]]:
     """Infer all values' shapes by id from those of the inputs.
 
-    Raises
-    ------
-    InvalidShapeError
-        Shapes don't fit together, or one can't be inferred.
+    - raises `InvalidShapeError`: shapes don't fit together, or one can't be inferred
     """
     shapes: dict[int, tuple[int, ...]] = dict(given)
     for value in builder.constants:
@@ -32,10 +27,7 @@ def infer_shapes(
 def infer_rest(nodes: Sequence[Node], shapes: dict[int, tuple[int, ...]]) -> None:
     """Infer the shapes of constants and results that are missing, and add them.
 
-    Raises
-    ------
-    InvalidShapeError
-        One can't be inferred.
+    - raises `InvalidShapeError`: one can't be inferred
     """
     missing = [n for n in nodes if any(v.id not in shapes for v in n.outputs)]
     for value in (v for n in nodes for v in n.inputs if v.data is not None):

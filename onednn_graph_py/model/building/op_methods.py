@@ -103,14 +103,7 @@ def _method(owner: type[OpMethods], kind: str, schema: OpSchema) -> Callable[...
 
 
 class _Unmade:
-    """The method of an op until somebody asks for it; to make all of them takes 30 ms.
-
-    Parameters
-    ----------
-    owner : type
-    kind : str
-    schema : OpSchema
-    """
+    """The method of an op until somebody asks for it; to make all of them takes 30 ms."""
 
     def __init__(self, owner: type[OpMethods], kind: str, schema: OpSchema) -> None:
         self._given = (owner, kind, schema)

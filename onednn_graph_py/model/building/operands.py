@@ -16,8 +16,6 @@ from ...ops.tensor_spec import TensorSpec
 from .host_functions import NO_F64
 from .value import Value, is_whole
 
-__all__ = ["FLOATS", "cast", "combined", "is_number", "leaves", "result_type", "selected"]
-
 FLOATS = ("f32", "bf16", "f16")
 
 
@@ -45,10 +43,8 @@ def result_type(*given: Any) -> str:
     Numbers, and lists of them, have none of their own; nor have arrays of integers next to a value
     of floating-point numbers, where NumPy would go to f64.
 
-    Raises
-    ------
-    InvalidDataTypeError
-        An array has a data type that no value has, such as f64 and complex numbers.
+    - raises `InvalidDataTypeError`: an array has a data type that no value has, such as f64 and
+      complex numbers
     """
     values = [v for v in given if isinstance(v, Value)]
     dtypes = [array_dtype(v.dtype) for v in values]
@@ -97,10 +93,7 @@ def cast(value: Value, dtype: str) -> Value | None:
 def combined(kind: str, *given: Any) -> Value | None:
     """Add an op of operands, cast where it does not take their data types together.
 
-    Returns
-    -------
-    Value or None
-        None if the op does not compute in NumPy's data type of the result.
+    - returns: None if the op does not compute in NumPy's data type of the result
     """
     dtype = result_type(*given)
     values = [v for v in given if isinstance(v, Value)]

@@ -8,16 +8,11 @@ from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-__all__ = ["least_first", "named_ring", "run_order"]
-
 
 def run_order(before: Sequence[Collection[int]]) -> list[int]:
     """Return indices in order, but each after those in its entry of `before`.
 
-    Raises
-    ------
-    graphlib.CycleError
-        The entries form a cycle.
+    - raises `graphlib.CycleError`: the entries form a cycle
     """
     TopologicalSorter(dict(enumerate(before))).prepare()
     placed: dict[int, None] = {}

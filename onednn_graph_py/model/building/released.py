@@ -10,18 +10,12 @@ import numpy.typing as npt
 from ... import _core
 from ...base.errors import InvalidArgumentsError
 
-__all__ = ["ReleasedArray"]
-
 
 class ReleasedArray(np.lib.mixins.NDArrayOperatorsMixin, _core._constant_place):
     """A constant without its elements; whatever needs them raises `InvalidArgumentsError`.
 
-    Parameters
-    ----------
-    array : numpy.ndarray
-        The constant's array, which must go before its memory is given back.
-    constant, model : str
-        The names of the constant and of the model that released it, for messages.
+    - `array`: the constant's array, which must go before its memory is given back
+    - `constant`, `model`: the names of the constant and of the model that released it, for messages
     """
 
     def __init__(self, array: npt.NDArray[Any], constant: str, model: str) -> None:

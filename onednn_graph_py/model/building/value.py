@@ -28,19 +28,6 @@ from .attached_methods import ArrayMethods
 from .indexing import items_of
 from .op_methods import BuilderMethods, ValueMethods
 
-__all__ = [
-    "FIRST_ID",
-    "Node",
-    "Value",
-    "ValueLike",
-    "beyond_ones",
-    "bytes_of",
-    "caller",
-    "is_whole",
-    "new_id",
-    "row_major",
-]
-
 # oneDNN shares compiled partitions and cached constants between graphs with equal ids. So the ids
 # of all builders in the process differ, also from those of callers who count from 0.
 FIRST_ID = 1 << 32
@@ -135,30 +122,18 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One op of a graph.
+    """One op of a graph."""
 
-    Parameters
-    ----------
-    id : int
-        The op's id, unique in this process.
-    kind, name : str
-    inputs, outputs : tuple of Value
-    attrs : mapping of str to value
-        The attributes, in the library's spelling.
-    where : str
-        The origin of the op: the caller's line, ``model.py:12``, or a place in the file of a graph,
-        ``g.json: graph[3] 'conv'``.
-    parts : tuple of Node
-        The ops of the caller's graph that it stands for, if those are several.
-    """
-
-    id: int
+    id: int  # the op's id, unique in this process
     kind: str
     name: str
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
-    attrs: Mapping[str, Any]
+    attrs: Mapping[str, Any]  # the attributes, in the library's spelling
+    # the origin of the op: the caller's line, `model.py:12`, or a place in the file of a graph,
+    # `g.json: graph[3] 'conv'`
     where: str
+    # the ops of the caller's graph that it stands for, if those are several
     parts: tuple[Node, ...] = field(default=(), kw_only=True)
 
     @property
@@ -174,10 +149,8 @@ class Node:
     def infer(self, inputs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
         """Return the outputs for inputs of these shapes.
 
-        Raises
-        ------
-        OneDNNError
-            The shapes don't fit together, or give other outputs than the node has.
+        - raises `OneDNNError`: the shapes don't fit together, or give other outputs than the node
+          has
         """
         outputs = [TensorSpec(v.shape, v.dtype) for v in self.outputs]
         return check(self.kind, inputs, self.attrs, outputs, name=self.name)

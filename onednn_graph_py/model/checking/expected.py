@@ -21,16 +21,6 @@ from ..building.constant_arrays import unpacked
 from ..building.foreign import ForeignNode
 from ..building.value import Node
 
-__all__ = [
-    "Expected",
-    "OutputCheck",
-    "Verification",
-    "compare_values",
-    "compute",
-    "largest_difference",
-    "reference_values",
-]
-
 Array = npt.NDArray[Any]
 Values = dict[int, Array]
 
@@ -173,14 +163,9 @@ def compute(
 ) -> None:
     """Add the values that nodes make to those that are known.
 
-    Parameters
-    ----------
-    nodes : iterable of Node
-        In an order of execution.
-    known : dict of int to numpy.ndarray
-        By the value's id.
-    fpmath_mode, after, kept
-        As for `reference_values`.
+    - `nodes`: in an order of execution
+    - `known`: by the value's id
+    - `fpmath_mode`, `after`, `kept`: as for `reference_values`
     """
     for node in nodes:
         if node.kind == "End":
@@ -277,10 +262,7 @@ def _differences(got: Array, want: Array) -> Array:
 def largest_difference(one: Array, other: Array) -> float:
     """Return the largest difference of elements of two arrays; infinite if only one is NaN.
 
-    Parameters
-    ----------
-    one, other : numpy.ndarray
-        They have the same shape.
+    - `one`, `other`: they have the same shape
     """
     differences = _differences(one.astype(np.float64), other.astype(np.float64))
     return float(differences.max(initial=0.0))
@@ -314,15 +296,9 @@ def _compared(name: str, dtype: str, actual: Array, expected: Array, allowed: Ar
 class Expected:
     """The reference values of a graph's tensors, and the tolerance of each.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-    inputs : sequence of numpy.ndarray
-        The graph's inputs, in the order of a call.
-    seed : int
-        Seed for the random perturbations that estimate rounding errors.
-    samples : int
-        The number of perturbed runs; one is enough for tensors of a thousand elements.
+    - `inputs`: the graph's inputs, in the order of a call
+    - `seed`: seed for the random perturbations that estimate rounding errors
+    - `samples`: the number of perturbed runs; one is enough for tensors of a thousand elements
 
     Notes
     -----

@@ -33,29 +33,20 @@ from ..building.value import Node, Value, is_whole
 from .integer_ranges import HAND_ON, IntegerRange, fitted, range_of
 from .magnitudes import Size, size_of, sizes
 
-__all__ = ["Fill", "fill_inputs", "fill_of_constant", "filled", "fills_of"]
-
 Array = npt.NDArray[Any]
 Readers = Mapping[int, list[tuple[Node, int]]]
 
-_MASKED = -1e4
-"""The mask's value that hides a score from SoftMax, within the range of f16."""
+_MASKED = -1e4  # the mask's value that hides a score from SoftMax, within the range of f16
 
 
 @dataclass(frozen=True)
 class Fill:
-    """The numbers to fill a tensor with.
+    """The numbers to fill a tensor with."""
 
-    Parameters
-    ----------
-    kind : str
-        ``uniform`` between two numbers; ``whole`` numbers between them; ``power of two`` of such
-        whole numbers; ``mostly true`` (three of four, and the first of each row); ``mask`` of
-        attention scores, 0 or -1e4: causal to the bottom right, or for a single query the last
-        quarter of the keys; each further head or batch hides one more key.
-    low, high : float
-    """
-
+    # `uniform` between two numbers; `whole` numbers between them; `power of two` of such whole
+    # numbers; `mostly true` (three of four, and the first of each row); `mask` of attention scores,
+    # 0 or -1e4: causal to the bottom right, or for a single query the last quarter of the keys;
+    # each further head or batch hides one more key
     kind: Literal["uniform", "whole", "power of two", "mostly true", "mask"]
     low: float = 0.0
     high: float = 0.0
@@ -168,21 +159,9 @@ def fills_of(
 ) -> dict[int, Fill]:
     """Choose numbers that suit each input.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-    shapes : mapping of int to tuple of int, optional
-        Shapes of inputs with unknown dims, by id.
-
-    Returns
-    -------
-    dict of int to Fill
-        The fills by the inputs' ids.
-
-    Raises
-    ------
-    InvalidShapeError
-        Dims are unknown, or shapes don't fit together.
+    - `shapes`: shapes of inputs with unknown dims, by id
+    - returns: the fills by the inputs' ids
+    - raises `InvalidShapeError`: dims are unknown, or shapes don't fit together
     """
     readers = _readers(builder)
     given = {v.id: (shapes or {}).get(v.id, v.shape or ()) for v in builder.inputs}
@@ -220,11 +199,7 @@ def _of_the_size_of_sums(
 def fill_of_constant(builder: GraphBuilder, value: Value) -> Fill:
     """Choose numbers for a constant whose values are not kept.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-    value : Value
-        A constant of that builder.
+    - `value`: a constant of that builder
     """
     found = _fill(value, value.shape or (), _readers(builder))
     if isinstance(found, Fill):
@@ -271,15 +246,10 @@ def _mask(shape: tuple[int, ...]) -> Array:
 def filled(fill: Fill, shape: tuple[int, ...], dtype: str, *, seed: int, number: int) -> Array:
     """Make an array of the numbers that a fill describes.
 
-    Parameters
-    ----------
-    fill : Fill
-    shape : tuple of int
-    dtype : str
-        oneDNN's name; bf16, 8-bit floats and 4-bit integers become ml_dtypes' types, the latter
-        with a byte for each element.
-    seed, number : int
-        The same seed and number give the same array; each tensor of a graph has a number.
+    - `dtype`: oneDNN's name; bf16, 8-bit floats and 4-bit integers become ml_dtypes' types, the
+      latter with a byte for each element
+    - `seed`, `number`: the same seed and number give the same array; each tensor of a graph has a
+      number
     """
     if fill.kind == "mask":
         return round_to(_mask(shape), dtype)

@@ -16,10 +16,7 @@ from ...reference.rounding import integer_limits
 from ..building.value import Node, Value
 from .magnitudes import Shapes, Size, excess, quantization_parameters, sizes
 
-__all__ = ["HAND_ON", "IntegerRange", "fitted", "range_of"]
-
-HAND_ON = with_trait("keeps") | {"End"}
-"""Ops that change no numbers; no op comes after End."""
+HAND_ON = with_trait("keeps") | {"End"}  # ops that change no numbers; no op comes after End
 
 # The size of their results does not depend on the size of their inputs.
 _LEVELLED = with_trait("normalizes") | with_trait("quantizes") | with_trait("squashes")
@@ -31,24 +28,13 @@ _TOLERATED = 1.1
 
 @dataclass(frozen=True)
 class IntegerRange:
-    """The integers from `low` to `high`, or a share of them around `centre`.
-
-    Parameters
-    ----------
-    low, high : int
-    centre : float
-        The integer that represents 0.
-    weights : bool
-        Whether they fill s8 weights, whose ranges are made smaller first.
-    share : float
-        From 0 to 1.
-    """
+    """The integers from `low` to `high`, or a share of them around `centre`."""
 
     low: int
     high: int
-    centre: float = 0.0
-    weights: bool = False
-    share: float = 1.0
+    centre: float = 0.0  # the integer that represents 0
+    weights: bool = False  # whether they fill s8 weights, whose ranges are made smaller first
+    share: float = 1.0  # from 0 to 1
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -74,11 +60,8 @@ class IntegerRange:
 def range_of(value: Value, readers: Mapping[int, Sequence[tuple[Node, int]]]) -> IntegerRange:
     """Return the whole range of an 8-bit or 4-bit integer input; s8 weights get half of theirs.
 
-    Parameters
-    ----------
-    value : Value
-    readers : mapping of int to sequence of (Node, int)
-        The nodes that read a tensor and the index of their input, by the value's id.
+    - `readers`: mapping of int to sequence of (Node, int), the nodes that read a tensor and the
+      index of their input, by the value's id
     """
     low, high = integer_limits(value.dtype)
     centre, weights = 0.0, False
@@ -133,20 +116,11 @@ def fitted(
 ) -> dict[int, IntegerRange]:
     """Make ranges smaller until no op's input is too large (`magnitudes.excess`).
 
-    Parameters
-    ----------
-    nodes : sequence of Node
-        In an order of execution.
-    ranges : mapping of int to IntegerRange
-        The ranges of integer inputs, by the value's id.
-    known : mapping of int to Size
-        The sizes of the other inputs and of constants, by the value's id.
-    shapes : mapping of int to shape
-        The shapes of all tensors, with all dims known, by the value's id.
-
-    Returns
-    -------
-    dict of int to IntegerRange
+    - `nodes`: in an order of execution
+    - `ranges`: the ranges of integer inputs, by the value's id
+    - `known`: the sizes of the other inputs and of constants, by the value's id
+    - `shapes`: mapping of int to shape, the shapes of all tensors, with all dims known, by the
+      value's id
     """
     made = dict(ranges)
     if not made:

@@ -17,8 +17,6 @@ from ...ops.lookup import row, with_trait
 from ...reference.rounding import float_info, integer_limits, is_integer
 from ..building.value import Node
 
-__all__ = ["Size", "excess", "quantization_parameters", "size_of", "sizes"]
-
 _LARGEST = 1e30
 _SAMPLE = 1 << 16
 # Larger elements mask scores in attention, and say nothing about the size of the others.
@@ -31,12 +29,7 @@ Shapes = Mapping[int, Sequence[int]]
 
 
 class Size(NamedTuple):
-    """The size of a tensor's elements.
-
-    Parameters
-    ----------
-    mean, deviation : float
-    """
+    """The size of a tensor's elements."""
 
     mean: float
     deviation: float
@@ -247,18 +240,10 @@ _RULES: Mapping[str, Callable[[_Use], Size]] = {
 def sizes(nodes: Sequence[Node], known: Mapping[int, Size], shapes: Shapes) -> dict[int, Size]:
     """Return the size of every tensor, by its value's id.
 
-    Parameters
-    ----------
-    nodes : sequence of Node
-        In an order of execution.
-    known : mapping of int to Size
-        The sizes of the tensors that no op makes, by the value's id.
-    shapes : mapping of int to shape
-        The shapes of all tensors, with all dims known, by the value's id.
-
-    Returns
-    -------
-    dict of int to Size
+    - `nodes`: in an order of execution
+    - `known`: the sizes of the tensors that no op makes, by the value's id
+    - `shapes`: mapping of int to shape, the shapes of all tensors, with all dims known, by the
+      value's id
     """
     found = dict(known)
     for node in nodes:
@@ -280,11 +265,7 @@ def excess(node: Node, size: Size) -> float:
 
     We accept that about a third of the quantized elements saturate.
 
-    Parameters
-    ----------
-    node : Node
-    size : Size
-        The size of its first input.
+    - `size`: the size of its first input
     """
     found = 0.0
     if node.kind == "Quantize":

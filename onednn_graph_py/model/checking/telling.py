@@ -21,8 +21,6 @@ from ..building.infer import infer_shapes
 from ..building.value import Node
 from .expected import compute, reference_values
 
-__all__ = ["telling"]
-
 Array = npt.NDArray[Any]
 Values = dict[int, Array]
 Hidden = set[tuple[int, str, int]]
@@ -113,11 +111,7 @@ def telling(
 ) -> Iterator[Sequence[Array]]:
     """Yield inputs until their results together show each entry, or too many were drawn.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-    draw : callable
-        Makes inputs in the order of a call, given a number from 0 on.
+    - `draw`: makes inputs in the order of a call, given a number from 0 on
     """
     arrays = draw(0)
     yield arrays  # whoever needs no more pays for no more

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from .plan import PlannedStep, Slot
 from .views import Origin
 
-__all__ = ["lay_out"]
-
 ALIGNMENT = 64
 
 

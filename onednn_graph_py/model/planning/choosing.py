@@ -20,16 +20,11 @@ from .plan_draft import PlanDraft
 from .shared import Nodes
 from .steps import add_reference
 
-__all__ = ["add", "split_for_speed"]
-
 
 def add(draft: PlanDraft, nodes: Nodes, partition: _core.partition | None, why: str = "") -> None:
     """Add the steps that run a group, split if needed.
 
-    Raises
-    ------
-    OneDNNError
-        An op of it does not run, and the options forbid that NumPy computes it.
+    - raises `OneDNNError`: an op of it does not run, and the options forbid that NumPy computes it
     """
     nodes, partition = _with_folded(draft, nodes, partition)
     if isinstance(nodes[0], ForeignNode):

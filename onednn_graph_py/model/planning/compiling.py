@@ -15,8 +15,6 @@ from .plan_draft import PlanDraft
 from .shared import Nodes
 from .views import has_gaps
 
-__all__ = ["Compiled", "Ports", "compile_group", "ports_of"]
-
 _QUANTIZATION = with_trait("quantizes") | with_trait("dequantizes")
 
 
@@ -24,8 +22,7 @@ class Compiled(NamedTuple):
     """A compiled partition, for its group and for equal ones."""
 
     compiled: _core.compiled_partition
-    reads: tuple[int, ...]
-    """The partition's inputs, by their places in the values of a group."""
+    reads: tuple[int, ...]  # the partition's inputs, by their places in the values of a group
     makes: tuple[int, ...]
     outputs: list[_core.logical_tensor]
     in_place: list[tuple[int, int]]
@@ -36,14 +33,11 @@ class Compiled(NamedTuple):
 class Ports(NamedTuple):
     """The tensors for which a partition is compiled."""
 
-    values: dict[int, Value]
-    """The group's values by id, in an order that equal groups share."""
-    reads: list[int]
-    """The ids of the inputs."""
+    values: dict[int, Value]  # the group's values by id, in an order that equal groups share
+    reads: list[int]  # the ids of the inputs
     makes: list[int]
     inputs: list[_core.logical_tensor]
-    outputs: list[_core.logical_tensor]
-    """The outputs, with layout ``any`` where oneDNN may choose."""
+    outputs: list[_core.logical_tensor]  # the outputs, with layout `any` where oneDNN may choose
 
 
 def ports_of(draft: PlanDraft, nodes: Nodes, partition: _core.partition) -> Ports:
@@ -66,10 +60,7 @@ def ports_of(draft: PlanDraft, nodes: Nodes, partition: _core.partition) -> Port
 def compile_group(draft: PlanDraft, nodes: Nodes, partition: _core.partition) -> Compiled:
     """Compile the partition of a group.
 
-    Raises
-    ------
-    OneDNNError
-        oneDNN can't compile it, or must not.
+    - raises `OneDNNError`: oneDNN can't compile it, or must not
     """
     ports = ports_of(draft, nodes, partition)
     values = (*draft.builder.constants, *draft.folded.values())

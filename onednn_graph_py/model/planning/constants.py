@@ -19,8 +19,6 @@ from .plan_draft import PlanDraft
 from .shared import Nodes
 from .trial import Trial
 
-__all__ = ["fold", "fold_view", "is_constant", "know_constants", "reading_folded"]
-
 
 def reading_folded(draft: PlanDraft, nodes: Nodes) -> Nodes:
     """Replace folded inputs of nodes by the constants that stand for them."""

@@ -6,18 +6,13 @@ from ... import _core
 from ...base.errors import UnimplementedError
 from ...machine.hardware import require
 
-__all__ = ["engine_of", "set_engine"]
-
 _engines: dict[str, _core.engine] = {}
 
 
 def engine_of(kind: _core.engine.kind) -> _core.engine:
     """Return the engine of a kind that all models share.
 
-    Raises
-    ------
-    NoDeviceError
-        There is no device of that kind.
+    - raises `NoDeviceError`: there is no device of that kind
     """
     if kind.name not in _engines:
         require(kind)

@@ -13,8 +13,6 @@ from ...reference import run
 from ..building.constant_arrays import unpacked
 from ..building.value import Node, Value
 
-__all__ = ["reference_function"]
-
 Array = npt.NDArray[Any]
 _PACKED = ("s4", "u4")
 
@@ -33,11 +31,7 @@ def reference_function(
 
     It takes the inputs and the outputs to fill, with 4-bit integers packed.
 
-    Parameters
-    ----------
-    node : Node
-    shapes : mapping of int to tuple of int
-        The shapes of its tensors, by id.
+    - `shapes`: the shapes of its tensors, by id
     """
     if node.kind == "Reorder":
         return _copied  # also of data types of which oneDNN moves nothing

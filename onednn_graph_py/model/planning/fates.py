@@ -19,20 +19,6 @@ from .shared import Nodes
 from .steps import add_reshape, add_step, step_of
 from .work import may_be_slow
 
-__all__ = [
-    "JUDGES",
-    "Candidate",
-    "Fate",
-    "Refused",
-    "Runs",
-    "Slow",
-    "Wrong",
-    "add_group",
-    "add_part",
-    "fate",
-    "known_defect",
-]
-
 
 @dataclass(frozen=True)
 class Runs:
@@ -41,8 +27,7 @@ class Runs:
     compiled: Compiled
     verified: str = ""
     """The verdict of a helper process; empty if none was asked."""
-    unverified: str = ""
-    """Why it is not verified; empty if it is, or need not be."""
+    unverified: str = ""  # why it is not verified; empty if it is, or need not be
 
 
 @dataclass(frozen=True)
@@ -200,14 +185,8 @@ _OF_SPEED = frozenset({known_slow, measured_slow, stop_watch})
 def fate(draft: PlanDraft, nodes: Nodes, partition: _core.partition, *, slow: bool = False) -> Fate:
     """Return what becomes of a group: the first answer of the judges.
 
-    Parameters
-    ----------
-    draft : PlanDraft
-    nodes : tuple of Node
-    partition : partition
-        oneDNN's partition of the nodes.
-    slow : bool
-        Whether it runs as one partition even if that is slow.
+    - `partition`: oneDNN's partition of the nodes
+    - `slow`: whether it runs as one partition even if that is slow
     """
     candidate: Candidate = draft.candidates.setdefault(
         draft.key(nodes), Candidate(nodes, partition)

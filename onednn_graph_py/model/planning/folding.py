@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from ..building.value import Node
 
-__all__ = ["FoldedConstants"]
-
 Array = npt.NDArray[Any]
 
 
@@ -36,14 +34,8 @@ class FoldedConstants:
     def result(self, node: Node, output: int, shape: tuple[int, ...], inputs: Sequence[int]) -> int:
         """Return the number of an op's result; equal numbers mean equal results.
 
-        Parameters
-        ----------
-        node : Node
-        output : int
-        shape : tuple of int
-            The shape of the output.
-        inputs : sequence of int
-            The numbers of the constants that the op reads.
+        - `shape`: the shape of the output
+        - `inputs`: the numbers of the constants that the op reads
         """
         key = (node.signature, tuple(inputs), output, node.outputs[output].dtype, shape)
         return self._numbers.setdefault(key, len(self._numbers))

@@ -17,8 +17,6 @@ from .plan_draft import PlanDraft
 from .steps import add_reference, add_view, origin_of
 from .views import is_dense, repeats, view_of
 
-__all__ = ["add_foreign"]
-
 
 def add_foreign(draft: PlanDraft, node: ForeignNode) -> None:
     """Add the step of a node that is none of oneDNN's."""

@@ -22,10 +22,7 @@ from .plan_draft import PlanDraft
 from .shared import Nodes
 from .work import flop
 
-__all__ = ["Choice", "add_form", "add_in_form", "chosen", "note_measured"]
-
-_LEAST = 2_000_000
-"""The number of operations from which a group is worth a search."""
+_LEAST = 2_000_000  # the number of operations from which a group is worth a search
 
 
 @dataclass(frozen=True)
@@ -34,12 +31,9 @@ class Choice:
 
     nodes: Nodes
     partition: _core.partition
-    keys: dict[str, Key]
-    """What was measured of each form is kept under this key."""
-    known: str
-    """The form that the table of known speeds names; empty if it names none."""
-    why: str
-    """What the table says of it."""
+    keys: dict[str, Key]  # what was measured of each form is kept under this key
+    known: str  # the form that the table of known speeds names; empty if it names none
+    why: str  # what the table says of it
     flop: int
 
 

@@ -12,8 +12,6 @@ from ... import _core
 from ...base.errors import InvalidArgumentsError
 from ..building.value import Node, Value
 
-__all__ = ["form_of", "layout_of", "renamed", "values_of"]
-
 
 def values_of(nodes: Sequence[Node]) -> tuple[Value, ...]:
     """Return the values of a group, each once, in an order that equal groups share."""
@@ -25,13 +23,9 @@ def form_of(
 ) -> Hashable:
     """Describe a group by all that oneDNN sees of it, except for shapes, ids and names.
 
-    Parameters
-    ----------
-    nodes : sequence of Node
-    leaving : collection of int
-        The ids of values that the group makes and reads, and that are read elsewhere too.
-    constant : callable
-        Tells a constant from variables, and from constants that oneDNN may treat in another way.
+    - `leaving`: the ids of values that the group makes and reads, and that are read elsewhere too
+    - `constant`: tells a constant from variables, and from constants that oneDNN may treat in
+      another way
     """
     values = values_of(nodes)
     number = {v.id: i for i, v in enumerate(values)}

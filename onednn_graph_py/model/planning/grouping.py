@@ -12,18 +12,13 @@ from ..building.foreign import ForeignNode, UpdateNode
 from ..building.order import run_order
 from ..building.value import Node
 
-__all__ = ["needed", "ordered", "without_circles"]
-
 _Groups = list[tuple[tuple[Node, ...], Any]]
 
 
 def needed(builder: GraphBuilder, nodes: Sequence[Node]) -> list[Node]:
     """Return the nodes on which outputs depend, and updates, in the order in which they were made.
 
-    Raises
-    ------
-    InvalidGraphError
-        An op reads an input that another one updates.
+    - raises `InvalidGraphError`: an op reads an input that another one updates
     """
     wanted = {value.id for value in builder.outputs.values()}
     kept = []
@@ -72,13 +67,9 @@ def without_circles(
     node differ in the number of foreign nodes on the longest way to them. Each group of a circle is
     split by that number; no circle is left among groups of one number each.
 
-    Parameters
-    ----------
-    nodes : sequence of Node
-        All nodes, each after those that it reads.
-    groups : list of (nodes, partition)
-    again : callable
-        Groups some of the nodes anew.
+    - `nodes`: all nodes, each after those that it reads
+    - `groups`: list of (nodes, partition)
+    - `again`: groups some of the nodes anew
     """
     made_by = {v.id: n for n in nodes for v in n.outputs}
     depth: dict[int, int] = {}

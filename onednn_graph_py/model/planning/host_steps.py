@@ -14,8 +14,6 @@ from ..building.foreign import HostNode
 from ..building.value import Value
 from .plan import PlannedStep
 
-__all__ = ["host_step", "joined"]
-
 Array = npt.NDArray[Any]
 
 
@@ -29,11 +27,8 @@ class _Call(NamedTuple):
 class _HostFunction:
     """Runs functions in order, over the arrays of a step's inputs and outputs.
 
-    Parameters
-    ----------
-    calls : sequence of _Call
-    inputs, outputs : sequence of int
-        The ids of the step's tensors, in the order in which it takes their arrays.
+    - `inputs`, `outputs`: the ids of the step's tensors, in the order in which it takes their
+      arrays
     """
 
     def __init__(self, calls: Sequence[_Call], inputs: Sequence[int], outputs: Sequence[int]):
@@ -70,12 +65,7 @@ def host_step(
 ) -> PlannedStep:
     """Make the step of one function.
 
-    Parameters
-    ----------
-    node : HostNode
-    shapes : mapping of int to tuple of int
-        The shapes of its tensors, by id.
-    inputs, outputs : sequence of logical_tensor
+    - `shapes`: the shapes of its tensors, by id
     """
     made = tuple(TensorSpec(shapes[v.id], v.dtype) for v in node.outputs)
     return _step([_Call(node, made)], inputs, outputs)

@@ -7,17 +7,6 @@ from typing import Literal, get_args
 
 from ...base.errors import InvalidArgumentsError
 
-__all__ = [
-    "Check",
-    "CompileOptions",
-    "Fallback",
-    "KnownDefects",
-    "Layout",
-    "Policy",
-    "SlowFusions",
-    "Tune",
-]
-
 Layout = Literal["auto", "plain"]
 Fallback = Literal["reference", "error"]
 Policy = Literal["fusion", "debug"]

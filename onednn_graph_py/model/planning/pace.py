@@ -23,26 +23,9 @@ from ..verdicts import Subject
 from .plan import PlannedStep
 from .trial import Trial
 
-__all__ = [
-    "APART",
-    "Kept",
-    "Key",
-    "Paces",
-    "forget",
-    "keep",
-    "known",
-    "measured",
-    "on_disk",
-    "paces",
-    "read",
-    "remember",
-]
+APART = "apart"  # the way in which each op of a group runs by itself
 
-APART = "apart"
-"""The way in which each op of a group runs by itself."""
-
-_UNDECIDED = 600.0
-"""Seconds for which nobody measures again what could not be measured."""
+_UNDECIDED = 600.0  # seconds for which nobody measures again what could not be measured
 
 
 class Key(NamedTuple):

@@ -19,13 +19,10 @@ from collections.abc import Sequence
 
 from ... import _core
 
-__all__ = ["FILLER", "SPACING", "partition_of"]
-
 SPACING = 4**3
 """The distance between ids: enough for three descriptors, scales, zero points and one more."""
 
-FILLER = "takes a partition id"
-"""The name of ops that exist only to take a partition id."""
+FILLER = "takes a partition id"  # the name of ops that exist only to take a partition id
 
 _ATTEMPTS = 1000
 
@@ -50,12 +47,8 @@ def _skip(count: int) -> None:
 def partition_of(g: _core.graph, ops: Sequence[int]) -> _core.partition:
     """Partition a graph until the partition of some ops has a multiple of `SPACING` as id.
 
-    Parameters
-    ----------
-    g : graph
-        The graph, finalized.
-    ops : sequence of int
-        The ids of all ops of one of its partitions.
+    - `g`: the graph, finalized
+    - `ops`: the ids of all ops of one of its partitions
     """
     for _ in range(_ATTEMPTS):
         partition = next(p for p in g.get_partitions() if set(p.get_ops()) == set(ops))

@@ -14,8 +14,6 @@ from .grouping import ordered, without_circles
 from .plan_draft import PlanDraft
 from .shared import Grouping
 
-__all__ = ["groups"]
-
 
 def groups(draft: PlanDraft, nodes: Sequence[Node]) -> Grouping:
     """Group nodes by oneDNN's partitions, in the order in which they run.

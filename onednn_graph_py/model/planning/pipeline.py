@@ -30,8 +30,6 @@ from .shared import Nodes, Shared
 from .tuning import tune
 from .views import is_dense
 
-__all__ = ["make_plan"]
-
 _LONGEST = 2.0
 """The seconds for which a quick search measures at most; it takes no longer than planning did."""
 
@@ -53,27 +51,11 @@ def make_plan(
 ) -> Plan:
     """Partition, compile and lay out a graph for one set of input shapes.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-    shapes : mapping of int to tuple of int
-        The shapes of the inputs, by id.
-    options : CompileOptions
-    threads : int
-        The number that a call will use; 0 for the runtime's own number.
-    shared : Shared, optional
-        The facts and partitions that the model's plans have in common.
-    engine : engine, optional
-        By default the engine that all models of the builder's kind share.
-
-    Returns
-    -------
-    Plan
-
-    Raises
-    ------
-    OneDNNError
-        An op is not supported, does not compile, or shapes don't fit.
+    - `shapes`: the shapes of the inputs, by id
+    - `threads`: the number that a call will use; 0 for the runtime's own number
+    - `shared`: the facts and partitions that the model's plans have in common
+    - `engine`: by default the engine that all models of the builder's kind share
+    - raises `OneDNNError`: an op is not supported, does not compile, or shapes don't fit
     """
     if not builder.outputs:
         raise InvalidGraphError("the graph has no output; call output first")

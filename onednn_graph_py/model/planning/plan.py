@@ -13,27 +13,15 @@ from ..building.constant_arrays import lies_apart
 from ..building.foreign import HostNode
 from ..building.value import Node, Value
 
-__all__ = ["Argument", "Implementation", "Plan", "PlannedStep", "Slot", "as_passed"]
-
 Implementation = Literal["oneDNN", "host", "reference", "view", "constant"]
 
 
 class Slot(NamedTuple):
-    """The place of a tensor.
+    """The place of a tensor."""
 
-    Parameters
-    ----------
-    where : str
-        ``input``, ``output``, ``constant`` or ``arena``.
-    at : int
-        The number of the input, output or constant; or the bytes of the arena before it.
-    offset : int
-        The bytes of the input, output or constant before it.
-    """
-
-    where: str
-    at: int
-    offset: int = 0
+    where: str  # `input`, `output`, `constant` or `arena`
+    at: int  # the number of the input, output or constant; or the bytes of the arena before it
+    offset: int = 0  # the bytes of the input, output or constant before it
 
     def after(self, offset: int) -> Slot:
         """Return the place so many bytes further."""

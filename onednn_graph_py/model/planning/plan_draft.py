@@ -29,8 +29,6 @@ from .shared import Nodes, Shared
 from .views import Origin
 from .work import is_brief
 
-__all__ = ["PlanDraft", "Progress"]
-
 
 @dataclass
 class Progress:
@@ -64,20 +62,11 @@ class Progress:
 class PlanDraft:
     """A graph with known shapes, and the plan that is made of it.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-    engine : engine, optional
-        Without an engine ops can be grouped, but not compiled.
-    shapes : dict of int to tuple of int
-        The shapes of all values, by id; those of values that planning makes are added.
-    options : CompileOptions
-    threads : int
-        The number that a call will use; 0 for the runtime's own number.
-    shared : Shared, optional
-        The facts and partitions that the model's plans have in common.
-    judge : Judge, optional
-        Judges each partition before it is compiled.
+    - `engine`: without an engine ops can be grouped, but not compiled
+    - `shapes`: the shapes of all values, by id; those of values that planning makes are added
+    - `threads`: the number that a call will use; 0 for the runtime's own number
+    - `shared`: the facts and partitions that the model's plans have in common
+    - `judge`: judges each partition before it is compiled
     """
 
     def __init__(

@@ -24,8 +24,6 @@ from .pace import Paces
 from .partition_ids import partition_of
 from .transposed import read_without_gaps, row_major_results
 
-__all__ = ["Grouping", "Nodes", "Shared"]
-
 Nodes = tuple[Node, ...]
 
 Grouping = list[tuple[Nodes, _core.partition | None]]
@@ -48,11 +46,6 @@ class Shared:
 
     oneDNN keeps a reordered constant under the id of the partition that reads it. So all plans of a
     model compile the same partitions, which come from the graph with its unknown dims.
-
-    Parameters
-    ----------
-    builder : GraphBuilder
-    options : CompileOptions
     """
 
     def __init__(self, builder: GraphBuilder, options: CompileOptions) -> None:
@@ -138,13 +131,8 @@ class Shared:
     ) -> Grouping:
         """Group a model's own nodes as the first plan grouped them.
 
-        Parameters
-        ----------
-        nodes : sequence of Node
-        strict : bool
-            Whether smaller floating-point types are forbidden.
-        partition : callable
-            Groups nodes by oneDNN's partitions of a graph with the plan's shapes.
+        - `strict`: whether smaller floating-point types are forbidden
+        - `partition`: groups nodes by oneDNN's partitions of a graph with the plan's shapes
         """
         key = _key(nodes, strict)
         with self._lock:

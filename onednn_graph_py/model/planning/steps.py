@@ -13,8 +13,6 @@ from .plan_draft import PlanDraft
 from .shared import Nodes
 from .views import Origin, view_of
 
-__all__ = ["add_reference", "add_reshape", "add_step", "add_view", "origin_of", "step_of"]
-
 
 def step_of(
     draft: PlanDraft, nodes: Nodes, compiled: Compiled, why: str = "", verified: str = ""

@@ -14,8 +14,6 @@ from ..building.builder import Readers
 from ..building.foreign import ForeignNode
 from ..building.value import Node
 
-__all__ = ["read_without_gaps", "row_major_results"]
-
 # Ops with fast kernels for all strides.
 _BY_STRIDES = with_trait("product") | with_trait("moves") | {"Concat"}
 _REDUCTIONS = with_trait("reduces")
@@ -30,12 +28,8 @@ def row_major_results(nodes: Sequence[Node], readers: Readers) -> set[int]:
     with its channels last stays so in oneDNN's choice; concatenated views, whose layout oneDNN
     would choose by the views' strides.
 
-    Parameters
-    ----------
-    nodes : sequence of Node
-        The nodes of a graph.
-    readers : mapping of int to set of int or None
-        The readers of each value, as `readers_of` returns them.
+    - `nodes`: the nodes of a graph
+    - `readers`: the readers of each value, as `readers_of` returns them
     """
     by_id = {n.id: n for n in nodes}
     views = {v.id for n in nodes if isinstance(n, ForeignNode) for v in n.outputs}
@@ -70,10 +64,7 @@ def row_major_results(nodes: Sequence[Node], readers: Readers) -> set[int]:
 def read_without_gaps(nodes: Sequence[Node], readers: Readers) -> set[int]:
     """Return the ids of values that some reader needs in row-major order.
 
-    Parameters
-    ----------
-    nodes, readers
-        As for `row_major_results`. A model's outputs are copied anyway.
+    - `nodes`, `readers`: as for `row_major_results`. A model's outputs are copied anyway.
     """
     by_id = {n.id: n for n in nodes}
     return {

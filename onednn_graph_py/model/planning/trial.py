@@ -11,21 +11,14 @@ import numpy.typing as npt
 from ... import _core
 from .plan import PlannedStep, as_passed
 
-__all__ = ["Trial"]
-
 Array = npt.NDArray[Any]
 
 
 class Trial:
     """Steps with their own memory.
 
-    Parameters
-    ----------
-    engine : engine
-    steps : sequence of PlannedStep
-        The steps in order; a step may read the results of earlier ones.
-    constants : mapping of int to numpy.ndarray
-        Arrays by a tensor's id; all other inputs are full of ones.
+    - `steps`: the steps in order; a step may read the results of earlier ones
+    - `constants`: arrays by a tensor's id; all other inputs are full of ones
     """
 
     def __init__(

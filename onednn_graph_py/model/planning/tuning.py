@@ -17,12 +17,9 @@ from .forms import Choice, add_in_form, chosen
 from .plan_draft import PlanDraft
 from .trial import Trial
 
-__all__ = ["tune"]
-
 _QUICKLY, _SECONDS = 0.05, 0.5
 """The seconds that one comparison takes at most, quickly or fully."""
-_TRIES = 5
-"""How often a full search measures again what other processes disturbed."""
+_TRIES = 5  # how often a full search measures again what other processes disturbed
 
 
 def _call(draft: PlanDraft, add: Callable[[], bool]) -> Callable[[], None] | None:
@@ -74,16 +71,8 @@ def tune(draft: PlanDraft, seconds: float) -> bool:
     What can't be measured in time is left to other compilations, but not to those of the next
     minutes: processes that compile equal models at once are to have equal plans.
 
-    Parameters
-    ----------
-    draft : PlanDraft
-    seconds : float
-        The time for all groups, unless the options ask for a full search.
-
-    Returns
-    -------
-    bool
-        Whether a group of the draft is to run in another form than it does.
+    - `seconds`: the time for all groups, unless the options ask for a full search
+    - returns: whether a group of the draft is to run in another form than it does
     """
     choices = [c for c in draft.choices.values() if c is not None]
     choices.sort(key=lambda c: c.flop, reverse=True)

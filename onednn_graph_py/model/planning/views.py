@@ -11,22 +11,12 @@ from ...base.dtypes import HOST_DTYPES, array_dtype
 from ..building.foreign import ViewNode
 from ..building.value import Node, beyond_ones, row_major
 
-__all__ = ["Origin", "has_gaps", "is_dense", "repeats", "view_of"]
-
 
 class Origin(NamedTuple):
-    """Where a view lies.
+    """Where a view lies."""
 
-    Parameters
-    ----------
-    id : int
-        The id of the tensor in whose memory it lies.
-    offset : int
-        The bytes of it before the view.
-    """
-
-    id: int
-    offset: int
+    id: int  # the id of the tensor in whose memory it lies
+    offset: int  # the bytes of it before the view
 
 
 def is_dense(lt: _core.logical_tensor) -> bool:
@@ -60,20 +50,11 @@ def view_of(
 ) -> tuple[_core.logical_tensor, int] | None:
     """Describe a node's result as a view of its input's memory.
 
-    Parameters
-    ----------
-    node : Node
-        A view, or an op.
-    source : logical_tensor
-        Its input.
-    shape : tuple of int
-        The shape of its output.
-
-    Returns
-    -------
-    (logical_tensor, int) or None
-        The result and the bytes before it. None for ops that are no reshape and no transpose, and
-        where elements would have to move.
+    - `node`: a view, or an op
+    - `source`: its input
+    - `shape`: the shape of its output
+    - returns: the result and the bytes before it. None for ops that are no reshape and no
+      transpose, and where elements would have to move.
     """
     value = node.outputs[0] if node.outputs else None
     if value is None or value.dtype in ("s4", "u4"):

@@ -16,8 +16,6 @@ from ... import _core
 from ...ops.lookup import row, with_trait
 from ..building.value import Node, row_major
 
-__all__ = ["flop", "is_brief", "may_be_slow", "none_is_brief"]
-
 # The number of elements that an untuned kernel processes in about a third of a second.
 _ELEMENTS = 1 << 22
 _COMPRESSED = ("DynamicDequantize",)

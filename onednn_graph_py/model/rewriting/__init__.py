@@ -22,5 +22,4 @@ __all__ = [
     "selects_by_any_shape",
 ]
 
-FIRST = (*PRODUCTS, *FUSING, *EARLY)
-"""The rules that write a graph before oneDNN sees it."""
+FIRST = (*PRODUCTS, *FUSING, *EARLY)  # the rules that write a graph before oneDNN sees it

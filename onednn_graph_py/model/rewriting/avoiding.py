@@ -10,12 +10,9 @@ from ..building.value import Node, Value, row_major
 from .quantization import with_a_scale_for_each_input_channel, with_separate_arithmetic
 from .rule import Dims, Ops, Rule
 
-__all__ = ["AVOIDING", "REORDERED", "complete"]
-
 _HALVES = ("bf16", "f16")
 
-REORDERED = ("f32", "bf16", "f16")
-"""The data types of tensors that oneDNN can copy with an op."""
+REORDERED = ("f32", "bf16", "f16")  # the data types of tensors that oneDNN can copy with an op
 
 
 def _in_f32(ops: Ops, node: Node) -> bool:

@@ -9,8 +9,6 @@ from ..building.value import Node, Value
 from .products import is_behind_a_product
 from .rule import Ops, Rule
 
-__all__ = ["AS_PRODUCTS", "EARLY", "has_few_factors", "selects_by_any_shape"]
-
 # Products of more factors than these round too often.
 _MOST_FACTORS = 8
 

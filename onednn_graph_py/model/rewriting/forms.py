@@ -13,8 +13,6 @@ from ..building.value import Node, Value
 from .query_blocks import in_query_blocks
 from .rule import Ops
 
-__all__ = ["FORMS", "Form"]
-
 Form = Callable[[Ops, Sequence[Node], Collection[int]], bool]
 """Writes a group, given `Ops`, its nodes, and the ids of the values that it reads and that are read
 elsewhere too. Returns False if it does not fit."""

@@ -11,8 +11,6 @@ from ..building.value import Node, Value
 from .gelu import as_gelu
 from .rule import Ops, Rule, number_of
 
-__all__ = ["FUSING"]
-
 
 def _reduced(ops: Ops, value: Value, kind: str) -> tuple[Value, int] | None:
     """Return what a value reduces along one axis, which is kept, and that axis."""
@@ -56,13 +54,8 @@ def _quotients(ops: Ops, value: Value) -> Iterator[tuple[Value, Value]]:
 def _normalized(ops: Ops, centered: Value, shifted: Value) -> tuple[Value, float] | None:
     """Return what is normalized over the last dim to mean 0 and variance 1, and epsilon.
 
-    Parameters
-    ----------
-    ops : Ops
-    centered : Value
-        What may be a value minus its mean.
-    shifted : Value
-        What may be its variance plus epsilon.
+    - `centered`: what may be a value minus its mean
+    - `shifted`: what may be its variance plus epsilon
     """
     difference = ops.maker(centered, "Subtract")
     if difference is None:

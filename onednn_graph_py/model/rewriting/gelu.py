@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from ..building.value import Node, Value
 from .rule import Ops, number_of
 
-__all__ = ["as_gelu"]
-
 _CUBIC = 0.044715
 _INNER = math.sqrt(2 / math.pi)
 

@@ -10,8 +10,6 @@ from ...ops.lookup import with_trait
 from ..building.value import Node, Value, new_id
 from .rule import Dims, Ops, Rule
 
-__all__ = ["PRODUCTS", "is_behind_a_product"]
-
 _SUMS = ("Add", "BiasAdd")
 
 

@@ -14,8 +14,6 @@ from ..building.constant_arrays import unpacked
 from ..building.value import Node, Value
 from .rule import Dims, Ops
 
-__all__ = ["with_a_scale_for_each_input_channel", "with_separate_arithmetic"]
-
 _UNIT = {"qtype": "per_tensor", "scales": (1.0,)}
 
 

@@ -10,8 +10,6 @@ from ...safety.speed import query_blocks
 from ..building.value import Node, Value
 from .rule import Ops
 
-__all__ = ["in_query_blocks"]
-
 _BETWEEN = with_trait("epilogue") | {"SoftMax", "TypeCast"}
 
 
@@ -22,8 +20,7 @@ class _Attention(NamedTuple):
     between: tuple[Node, ...]
     """What makes weights of the scores; each op reads the result of the one before."""
     result: Node
-    rest: tuple[Node, ...]
-    """What reads the result."""
+    rest: tuple[Node, ...]  # what reads the result
 
 
 def _attention(nodes: Sequence[Node]) -> _Attention | None:

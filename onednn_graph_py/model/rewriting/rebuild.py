@@ -14,17 +14,6 @@ from ...base.errors import InvalidArgumentsError
 from ..building.builder import GraphBuilder
 from ..building.value import Node, Value
 
-__all__ = [
-    "Copy",
-    "Edit",
-    "LeafWriter",
-    "Writer",
-    "for_gpu",
-    "numbers_of",
-    "rebuild",
-    "values_of",
-]
-
 _FLOATS = ("f32", "bf16", "f16")
 
 
@@ -47,47 +36,29 @@ LeafWriter = Callable[["Copy", Value], Value]
 
 @dataclass(frozen=True)
 class Edit:
-    """The changes of a copy; it refers to ops and values by number, so it fits any equal graph.
+    """The changes of a copy; it refers to ops and values by number, so it fits any equal graph."""
 
-    Parameters
-    ----------
-    nodes : mapping of int to Writer
-        Writers of ops, by position among the builder's ops.
-    leaves : mapping of int to LeafWriter
-        Writers of inputs and constants, by their numbers.
-    dtypes : mapping of int to str
-        New data types, by number of the value.
-    ports : mapping of (int, int) to str
-        Data types that an op's inputs must have, by position of the op and number of the port;
-        inputs of other types are cast.
-    hidden : frozenset of int
-        Numbers of values that are no longer outputs.
-    kinds : mapping of int to str
-        The kinds of ops at some positions, to check that an edit is for a graph.
-    fpmath_mode : str, optional
-    apply_to_int : bool, optional
-        Options of the copy; by default the builder's.
-    """
-
+    # writers of ops, by position among the builder's ops
     nodes: Mapping[int, Writer] = field(default_factory=dict)
+    # writers of inputs and constants, by their numbers
     leaves: Mapping[int, LeafWriter] = field(default_factory=dict)
+    # new data types, by number of the value
     dtypes: Mapping[int, str] = field(default_factory=dict)
+    # mapping of (int, int) to str, data types that an op's inputs must have, by position of the op
+    # and number of the port; inputs of other types are cast
     ports: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    hidden: frozenset[int] = frozenset()
+    hidden: frozenset[int] = frozenset()  # numbers of values that are no longer outputs
+    # the kinds of ops at some positions, to check that an edit is for a graph
     kinds: Mapping[int, str] = field(default_factory=dict)
     fpmath_mode: str | None = None
-    apply_to_int: bool | None = None
+    apply_to_int: bool | None = None  # options of the copy; by default the builder's
 
 
 class Copy:
     """A copy of a builder's graph, while writers add its ops.
 
-    Attributes
-    ----------
-    builder : GraphBuilder
-        The copy.
-    stands : dict of int to int
-        By id of an op of the copy, the position of the op that it stands for.
+    - attribute `builder`: the copy
+    - attribute `stands`: by id of an op of the copy, the position of the op that it stands for
     """
 
     def __init__(self, source: GraphBuilder, edit: Edit) -> None:
@@ -223,25 +194,11 @@ def rebuild(
 ) -> Copy:
     """Copy a graph with the changes of an edit.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-        The graph; it is not changed.
-    edit : Edit, optional
-    only : container of int, optional
-        Positions of the ops to copy; results of other ops become inputs, and values that other ops
-        read become outputs.
-    shapes : mapping of int to tuple of int, optional
-        Shapes that inputs have in the copy, by id.
-
-    Returns
-    -------
-    Copy
-
-    Raises
-    ------
-    OneDNNError
-        The changed graph is invalid.
+    - `builder`: the graph; it is not changed
+    - `only`: positions of the ops to copy; results of other ops become inputs, and values that
+      other ops read become outputs
+    - `shapes`: shapes that inputs have in the copy, by id
+    - raises `OneDNNError`: the changed graph is invalid
     """
     edit = edit or Edit()
     nodes = builder.nodes

@@ -16,8 +16,6 @@ from ..building.value import Node, Value
 from .early import AS_PRODUCTS
 from .rule import Dims, Ops, Rule
 
-__all__ = ["RECIPES"]
-
 _REDUCTIONS = with_trait("reduces")
 _OVER_LAST = with_attribute("begin_norm_axis")
 _ALONG_AXIS = with_attribute("axis") & (with_trait("steep") | with_trait("gradient"))
@@ -69,15 +67,9 @@ def _windows(
 ) -> tuple[dict[str, Dims], Dims]:
     """Return explicit paddings for an op's windows, and the elements behind the last window.
 
-    Parameters
-    ----------
-    ops : Ops
-    node : Node
-    wide, narrow : Value
-        The tensor over which the windows slide, and the one with an element for each window.
-    kernel : tuple of int
-    transposed : bool
-        Whether the op is a transposed convolution, or its gradient.
+    - `wide`, `narrow`: the tensor over which the windows slide, and the one with an element for
+      each window
+    - `transposed`: whether the op is a transposed convolution, or its gradient
     """
     given, made = ([(ops.shapes[v.id], v.dtype) for v in s] for s in (node.inputs, node.outputs))
     call = make_call(row(node.kind), given, node.attrs, made)

@@ -11,28 +11,17 @@ from ..building.foreign import ForeignNode, UpdateNode
 from ..building.value import Node
 from .rule import Ops, Rule
 
-__all__ = ["rewritten"]
-
 
 def rewritten(rules: Sequence[Rule], builder: GraphBuilder, nodes: Sequence[Node]) -> list[Node]:
     """Write nodes of a graph in another way, whatever its source.
 
     The ops whose results nobody reads then are still there. Dims may be unknown.
 
-    Parameters
-    ----------
-    rules : sequence of Rule
-        They read the ops before an op as they are written already. The first that fits an op
-        writes it.
-    builder : GraphBuilder
-    nodes : sequence of Node
-        Each after those that it reads.
-
-    Returns
-    -------
-    list of Node
-        The last op in the place of another one has its id and its outputs. `Node.parts` has the
-        ops for which it stands.
+    - `rules`: they read the ops before an op as they are written already. The first that fits an op
+      writes it.
+    - `nodes`: each after those that it reads
+    - returns: the last op in the place of another one has its id and its outputs. `Node.parts` has
+      the ops for which it stands.
     """
     by_kind: dict[str, list[Rule]] = {}
     for rule in rules:

@@ -18,8 +18,6 @@ from ..building.foreign import ViewNode
 from ..building.indexing import items_of
 from ..building.value import Node, Value, new_id
 
-__all__ = ["Dims", "Ops", "Rule", "number_of"]
-
 Dims = tuple[int, ...]
 
 
@@ -34,15 +32,9 @@ _NONE: Mapping[int, Any] = MappingProxyType({})
 class Ops:
     """Ops in the place of a node or of several, which make their outputs.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-    node : Node
-        Gives the ops that are added its name, and the line where it was made.
-    shapes : dict of int to tuple of int
-        The shapes of the values, by id, to which those of new values are added.
-    makers, readers : mapping, optional
-        The ops of the graph that make and read each value, by its id.
+    - `node`: gives the ops that are added its name, and the line where it was made
+    - `shapes`: the shapes of the values, by id, to which those of new values are added
+    - `makers`, `readers`: the ops of the graph that make and read each value, by its id
     """
 
     def __init__(
@@ -206,25 +198,14 @@ class Ops:
 
 @dataclass(frozen=True)
 class Rule:
-    """Another way to write ops, which computes the same up to the order of sums.
+    """Another way to write ops, which computes the same up to the order of sums."""
 
-    Parameters
-    ----------
-    how : str
-        The way's name in messages.
-    kinds : collection of str
-        The kinds of ops that it is for.
-    write : callable
-        Takes `Ops` and a node, writes other ops and returns True, or returns False if the rule
-        does not fit.
-    since : tuple of int
-        The version of oneDNN that brings what it writes.
-    """
-
-    how: str
-    kinds: Collection[str]
+    how: str  # the way's name in messages
+    kinds: Collection[str]  # the kinds of ops that it is for
+    # takes `Ops` and a node, writes other ops and returns True, or returns False if the rule does
+    # not fit
     write: Callable[[Ops, Node], bool]
-    since: tuple[int, int] = (0, 0)
+    since: tuple[int, int] = (0, 0)  # the version of oneDNN that brings what it writes
 
     def written(
         self, builder: GraphBuilder, node: Node, shapes: dict[int, Dims]

@@ -20,21 +20,13 @@ from ...ops.terms import shape_text
 from ..building.value import row_major
 from ..planning import Plan
 
-__all__ = ["Converter"]
-
 
 class Converter:
     """Copies arrays that a plan can't use, or refuses them with the reason.
 
-    Parameters
-    ----------
-    name : str
-        The model's name, for messages.
-    plan : Plan
-    may_copy : bool
-        Whether it may copy arrays; else it refuses them.
-    count : callable
-        Called for each copy.
+    - `name`: the model's name, for messages
+    - `may_copy`: whether it may copy arrays; else it refuses them
+    - `count`: called for each copy
     """
 
     def __init__(self, name: str, plan: Plan, may_copy: bool, count: Callable[[], None]) -> None:

@@ -41,8 +41,6 @@ from .on_queue import QueueBound, QueueExecutor
 from .queue import ModelQueue, device_of
 from .releasing import plain_bytes, release, require_plain
 
-__all__ = ["CompiledGraph", "Stats", "Step", "assert_fused", "compile"]
-
 
 class Stats(NamedTuple):
     """Counters and memory use of a model.
@@ -113,13 +111,7 @@ class Step(NamedTuple):
 
 
 class Specialization:
-    """A model compiled for one set of input shapes.
-
-    Parameters
-    ----------
-    model : CompiledGraph
-    plan : Plan
-    """
+    """A model compiled for one set of input shapes."""
 
     def __init__(self, model: CompiledGraph, plan: Plan) -> None:
         if model.options["threads"] != 1:

@@ -19,8 +19,6 @@ from ..planning import Plan
 from .queue import Event, ModelQueue, note_written, writer_of
 from .usm_arrays import Family, coerced_usm_type, family_of, is_usm
 
-__all__ = ["QueueBound", "QueueExecutor", "Submission"]
-
 # The number of calls that run at the same time with their own intermediate memory. A further call
 # waits on the device for the first of them to end.
 _CONTEXTS = 4
@@ -29,18 +27,11 @@ Convert = Callable[[int, Any], npt.NDArray[Any]]
 
 
 class Submission(NamedTuple):
-    """A call that may still be running.
+    """A call that may still be running."""
 
-    Parameters
-    ----------
-    outputs : tensor or tuple of tensor
-        The outputs, as a waiting call returns them. Reading them through the tensor waits.
-    event : dpctl.SyclEvent
-        It is complete when the outputs are written.
-    """
-
+    # the outputs, as a waiting call returns them. Reading them through the tensor waits.
     outputs: Any
-    event: Any
+    event: Any  # it is complete when the outputs are written
 
 
 @dataclass
@@ -118,18 +109,11 @@ class _Context:
 class QueueExecutor:
     """All steps of a compiled graph on a queue: ``executor(*inputs, out=None)``.
 
-    Parameters
-    ----------
-    name : str
-        The model's name, for messages.
-    plan : Plan
-    queue : ModelQueue
-    constants : list of memory (dpctl)
-        The constants, in the plan's order.
-    convert_input, convert_output : callable
-        Check arrays in host memory, and convert them if needed.
-    copied : callable
-        ``copied(what)`` is called before an array is copied; it raises if copies are forbidden.
+    - `name`: the model's name, for messages
+    - `constants`: list of memory (dpctl), the constants, in the plan's order
+    - `convert_input`, `convert_output`: check arrays in host memory, and convert them if needed
+    - `copied`: ``copied(what)`` is called before an array is copied; it raises if copies are
+      forbidden
     """
 
     def __init__(

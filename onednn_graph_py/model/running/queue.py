@@ -14,8 +14,6 @@ from ... import _core
 from ...base import _dpctl, sycl_interop
 from ...base.errors import InvalidArgumentsError, UnimplementedError
 
-__all__ = ["ModelQueue"]
-
 # dpctl has no type annotations.
 Queue = Any
 Event = Any
@@ -33,23 +31,13 @@ _written: WeakKeyDictionary[_core.tensor, Event] = WeakKeyDictionary()
 class ModelQueue:
     """A queue of dpctl, as a model uses it.
 
-    Parameters
-    ----------
-    queue : dpctl.SyclQueue, optional
-        By default a queue of the default device of the engine's kind.
-    engine_kind : engine.kind
-        The graph's engine kind.
-
-    Raises
-    ------
-    UnimplementedError
-        The linked oneDNN does not run on SYCL.
-    ModuleNotFoundError
-        dpctl is not installed.
-    InvalidArgumentsError
-        The queue's device is of another kind, or SYCL finds no device of this kind.
-    TypeError
-        `queue` is not a dpctl.SyclQueue.
+    - `queue`: by default a queue of the default device of the engine's kind
+    - `engine_kind`: the graph's engine kind
+    - raises `UnimplementedError`: the linked oneDNN does not run on SYCL
+    - raises `ModuleNotFoundError`: dpctl is not installed
+    - raises `InvalidArgumentsError`: the queue's device is of another kind, or SYCL finds no device
+      of this kind
+    - raises `TypeError`: `queue` is not a dpctl.SyclQueue
     """
 
     def __init__(self, queue: Queue | None, engine_kind: _core.engine.kind) -> None:

@@ -31,8 +31,6 @@ from ..planning.folding import FoldedConstants
 from ..planning.plan import PlannedStep
 from ..planning.trial import Trial
 
-__all__ = ["plain_bytes", "release", "require_plain"]
-
 # The memory of smaller constants is not worth the system's calls.
 _SMALLEST = 1 << 16
 # Products read all of a constant or nothing, whatever the inputs are. Other ops may depend on them:
@@ -150,20 +148,11 @@ def release(
 ) -> int:
     """Give back the memory of constants that no step reads any more.
 
-    Parameters
-    ----------
-    model : str
-        The model's name.
-    values : sequence of Value
-        Its constants.
-    made : sequence of (Plan, executor)
-        All that it is compiled for. The caller sees to it that it compiles nothing meanwhile.
-    folded : FoldedConstants
-
-    Returns
-    -------
-    int
-        The bytes that the system has again.
+    - `model`: the model's name
+    - `values`: its constants
+    - `made`: sequence of (Plan, executor), all that it is compiled for. The caller sees to it that
+      it compiles nothing meanwhile.
+    - returns: the bytes that the system has again
     """
     gc.collect()  # what is dropped, but not gone yet, may have an array
     hold = _core._constant_cache_hold(model)

@@ -8,8 +8,6 @@ from typing import Any
 
 from ..building.value import Value
 
-__all__ = ["named_values", "rebuilt"]
-
 
 def _parts(result: Any) -> list[tuple[str, Any]] | None:
     """Return the parts of a structure with their names, which are empty in plain sequences."""
@@ -25,10 +23,7 @@ def _parts(result: Any) -> list[tuple[str, Any]] | None:
 def named_values(result: Any, function: str, name: str = "") -> Iterator[tuple[str, Value]]:
     """Yield the values of a structure with their names, such as ``cache/keys``.
 
-    Raises
-    ------
-    TypeError
-        A part is no value.
+    - raises `TypeError`: a part is no value
     """
     parts = _parts(result)
     if isinstance(result, Value):

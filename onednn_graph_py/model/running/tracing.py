@@ -23,8 +23,6 @@ from ..building.value import row_major
 from .model import CompiledGraph
 from .structure import named_values, rebuilt
 
-__all__ = ["JitInfo", "Jitted", "jit", "trace"]
-
 
 def trace(
     function: Callable[..., Any],

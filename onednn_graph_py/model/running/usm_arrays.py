@@ -11,8 +11,6 @@ from typing import Any
 from ... import _core
 from ...base import _dpctl
 
-__all__ = ["Family", "coerced_usm_type", "family_of", "is_usm"]
-
 # If kinds of memory are mixed, the first one here wins, as in SYCL's array libraries.
 _USM_TYPES = ("device", "shared", "host")
 

@@ -17,8 +17,6 @@ from ..checking.telling import telling
 from .portion import Picks, part_of
 from .subject import Subject
 
-__all__ = ["draws_of", "written"]
-
 Array = npt.NDArray[Any]
 
 _PERIOD = 65537

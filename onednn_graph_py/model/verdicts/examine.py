@@ -29,12 +29,9 @@ from .speed import slowness
 from .subject import Subject
 from .verdict import Limits, Outcome, Verdict
 
-__all__ = ["AIM", "examine"]
-
 Array = npt.NDArray[Any]
 
-AIM = 0.05
-"""Time limit of the reference in seconds, above which the comparison leaves out indices."""
+AIM = 0.05  # time limit of the reference in seconds, above which the comparison leaves out indices
 
 _FEW, _MANY = 1, 4
 """Samples of stochastic arithmetic: with many elements, one sample is enough."""
@@ -162,15 +159,8 @@ def _check_memory(subject: Subject, share: float) -> None:
 def examine(subject: Subject, limits: Limits) -> Verdict:
     """Judge a partition in this process.
 
-    Parameters
-    ----------
-    subject : Subject
-    limits : Limits
-
-    Returns
-    -------
-    Verdict
-        The outcome is never that the partition crashed or hung, since this process then does so.
+    - returns: the outcome is never that the partition crashed or hung, since this process then does
+      so
     """
     start = time.monotonic()
     detail, reduced, ratio = "", False, None

@@ -12,8 +12,6 @@ from .kept import Kept
 from .subject import Subject
 from .verdict import Limits, Outcome, Verdict
 
-__all__ = ["Judge"]
-
 _WORKER = f"{__package__}.worker"
 
 
@@ -34,15 +32,10 @@ class Judge:
     The first partition that has no verdict on disk starts a helper process, which serves until it
     is closed, crashes or hangs.
 
-    Parameters
-    ----------
-    reference : float
-        Time limit of the reference for one partition, in seconds. If it would take longer than a
-        small part of that, the judge compares only some of the results.
-    speed : float
-        Seconds for measuring a partition and its separate ops; 0 to measure nothing.
-    timeout : float
-        Time limit of a partition in seconds, after which it counts as hanging.
+    - `reference`: time limit of the reference for one partition, in seconds. If it would take
+      longer than a small part of that, the judge compares only some of the results.
+    - `speed`: seconds for measuring a partition and its separate ops; 0 to measure nothing
+    - `timeout`: time limit of a partition in seconds, after which it counts as hanging
     """
 
     def __init__(
@@ -60,15 +53,8 @@ class Judge:
     def verdict(self, subject: Subject) -> Verdict:
         """Judge one partition, or return its earlier verdict.
 
-        Parameters
-        ----------
-        subject : Subject
-
-        Returns
-        -------
-        Verdict
-            A partition that can't be judged is unverified, without an error. The judge warns once
-            if no process can be started.
+        - returns: a partition that can't be judged is unverified, without an error. The judge warns
+          once if no process can be started.
         """
         with self._lock:
             key = (subject.threads, subject.signature)

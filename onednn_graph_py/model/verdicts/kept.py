@@ -9,8 +9,6 @@ from ... import _core
 from ...machine.store import Entries, folder, machine
 from .verdict import Limits, Outcome, Verdict
 
-__all__ = ["Kept", "number_kept"]
-
 _TYPES = {"detail": str, "reduced": bool, "ratio": float | int | None, "seconds": float | int}
 
 
@@ -19,11 +17,8 @@ class Kept:
 
     Each names its partition.
 
-    Parameters
-    ----------
-    threads : int
-    reference : float
-        Time limit of the reference in seconds, which decides which partitions stay unverified.
+    - `reference`: time limit of the reference in seconds, which decides which partitions stay
+      unverified
     """
 
     def __init__(self, threads: int, reference: float = Limits.reference) -> None:

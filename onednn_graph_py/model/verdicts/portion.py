@@ -17,19 +17,15 @@ import numpy.typing as npt
 from ...ops.lookup import row, with_attribute, with_trait
 from .subject import Operation, Subject
 
-__all__ = ["Picks", "part_of", "picked", "picks_for", "seconds_of", "shapes_of"]
-
 Array = npt.NDArray[Any]
-Place = tuple[int, int]
-"""A tensor and one of its axes."""
+Place = tuple[int, int]  # a tensor and one of its axes
 Picks = Mapping[Place, npt.NDArray[np.int64]]
 """The indices that the reference computes, for each place where it omits some."""
 
 # Seconds of the reference, with the samples of stochastic arithmetic, for each operation, each
 # element that an op reads, and each element that it makes.
 _OPERATION, _READ, _MADE = 1e-9, 5e-8, 4e-7
-_FEWEST = 4
-"""The fewest indices to keep of an axis: the first, the last and some between."""
+_FEWEST = 4  # the fewest indices to keep of an axis: the first, the last and some between
 
 
 class _Op:

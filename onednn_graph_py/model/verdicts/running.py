@@ -38,10 +38,8 @@ DIRT = (0xFF, 0xAA, 0x7F)
 """Bytes that fill memory before a call; the first makes NaNs in all floating-point types."""
 
 _PACKED = ("s4", "u4")
-_GUARD = 4096
-"""The number of bytes on either side of a tensor that must not change."""
-_NOTHING = 0xA5
-"""The value that fills those bytes."""
+_GUARD = 4096  # the number of bytes on either side of a tensor that must not change
+_NOTHING = 0xA5  # the value that fills those bytes
 
 
 class Ended(Exception):
@@ -58,11 +56,7 @@ class Ended(Exception):
 class GuardedMemory:
     """Memory of a tensor, with a guard on either side.
 
-    Parameters
-    ----------
-    lt : logical_tensor
-        It must be strided.
-    dtype : str
+    - `lt`: it must be strided
     """
 
     def __init__(self, lt: _core.logical_tensor, dtype: str, engine: _core.engine) -> None:

@@ -13,8 +13,6 @@ from ...machine.pace import Pace
 from .running import GuardedMemory, Ops, plain_engine, with_threads
 from .subject import Subject
 
-__all__ = ["slowness"]
-
 Array = npt.NDArray[Any]
 
 
@@ -85,22 +83,11 @@ def slowness(
 ) -> tuple[str, float | None]:
     """Measure how much slower a subject is than its separate ops.
 
-    Parameters
-    ----------
-    subject : Subject
-    ops : Ops
-        The subject's ops.
-    arrays : mapping of int to numpy.ndarray
-        The arrays of its inputs.
-    seconds : float
-        The time for measuring; slow calls may take longer, since each must run a few times.
-
-    Returns
-    -------
-    slow : str
-        A message; empty if it is not slower.
-    ratio : float or None
-        Its time divided by that of its separate ops; None if one of the two does not run.
+    - `ops`: the subject's ops
+    - `arrays`: the arrays of its inputs
+    - `seconds`: the time for measuring; slow calls may take longer, since each must run a few times
+    - returns: a message; empty if it is not slower
+    - returns: its time divided by that of its separate ops; None if one of the two does not run
     """
     with with_threads(subject.threads):
         fused = _calls(subject, ops, arrays, "fusion")

@@ -18,36 +18,22 @@ from ..building.constant_arrays import unpacked
 from ..building.order import least_first
 from ..building.value import Node, Value, row_major
 
-__all__ = ["Operation", "Subject", "Tensor", "subject_of"]
-
 _INTEGERS = ("s8", "u8", "s4", "u4")
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of a partition.
-
-    Parameters
-    ----------
-    shape : tuple of int
-    dtype : str
-    strides : tuple of int, optional
-        The strides of an input that is not row-major, in elements.
-    opaque : bool
-        Whether the layout is opaque, so that only oneDNN can read or write it.
-    constant : bool
-    limits : (int, int), optional
-        The range of a constant of 8-bit or 4-bit integers, rounded up to powers of two.
-    value : float, optional
-        The value of a constant of one element that is not a scale: an epsilon, a divisor.
-    """
+    """A tensor of a partition."""
 
     shape: tuple[int, ...]
     dtype: str
+    # the strides of an input that is not row-major, in elements
     strides: tuple[int, ...] | None = None
-    opaque: bool = False
+    opaque: bool = False  # whether the layout is opaque, so that only oneDNN can read or write it
     constant: bool = False
+    # the range of a constant of 8-bit or 4-bit integers, rounded up to powers of two
     limits: tuple[int, int] | None = None
+    # the value of a constant of one element that is not a scale: an epsilon, a divisor
     value: float | None = None
 
     @property
@@ -71,51 +57,31 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Operation:
-    """An op of a partition.
-
-    Parameters
-    ----------
-    kind : str
-    attrs : tuple of (str, value)
-        The attributes by name, in the library's spelling.
-    inputs, outputs : tuple of int
-        The numbers of its tensors.
-    """
+    """An op of a partition."""
 
     kind: str
+    # tuple of (str, value), the attributes by name, in the library's spelling
     attrs: tuple[tuple[str, Any], ...]
+    # inputs, outputs: the numbers of its tensors
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A partition, as it would be compiled and run.
-
-    Parameters
-    ----------
-    tensors : tuple of Tensor
-    ops : tuple of Operation
-        The ops, each after those whose results it reads.
-    inputs, outputs : tuple of int
-        The numbers of tensors, in the order in which the partition is compiled for them.
-    free : tuple of bool
-        For each output, whether oneDNN may choose its layout; else it is row-major.
-    fpmath_mode : str
-    apply_to_int : bool
-    threads : int
-        The number of threads for which it is compiled.
-    engine_kind : str
-    """
+    """A partition, as it would be compiled and run."""
 
     tensors: tuple[Tensor, ...]
-    ops: tuple[Operation, ...]
+    ops: tuple[Operation, ...]  # the ops, each after those whose results it reads
+    # inputs, outputs: the numbers of tensors, in the order in which the partition is compiled for
+    # them
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    # for each output, whether oneDNN may choose its layout; else it is row-major
     free: tuple[bool, ...]
     fpmath_mode: str = "strict"
     apply_to_int: bool = False
-    threads: int = 1
+    threads: int = 1  # the number of threads for which it is compiled
     engine_kind: str = "cpu"
 
     def __str__(self) -> str:
@@ -281,22 +247,11 @@ def subject_of(
 ) -> Subject:
     """Make the subject of a partition as it would run.
 
-    Parameters
-    ----------
-    nodes : sequence of Node
-        The partition's ops, in any order.
-    shapes : mapping of int to tuple of int
-        The shapes of all their values, by id.
-    inputs, outputs : sequence of logical_tensor
-        The tensors for `partition.compile`.
-    fpmath_mode, apply_to_int, engine_kind
-        As in the builder.
-    threads : int
-        The number of threads for which it is compiled; `num_threads()` if 0.
-
-    Returns
-    -------
-    Subject
+    - `nodes`: the partition's ops, in any order
+    - `shapes`: the shapes of all their values, by id
+    - `inputs`, `outputs`: the tensors for `partition.compile`
+    - `fpmath_mode`, `apply_to_int`, `engine_kind`: as in the builder
+    - `threads`: the number of threads for which it is compiled; `num_threads()` if 0
     """
     nodes = _in_order(nodes)
     values: dict[int, Value] = {}

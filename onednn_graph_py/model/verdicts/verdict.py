@@ -5,26 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-__all__ = ["Limits", "Outcome", "Verdict"]
-
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of time and memory for judging one partition.
+    """The limits of time and memory for judging one partition."""
 
-    Parameters
-    ----------
-    reference : float
-        Time limit of the reference, in seconds.
-    speed : float
-        Seconds for comparing its time with that of its separate ops; 0 to measure nothing.
-    memory : float
-        The share of the free memory that its tensors may take, from 0 to 1.
-    """
-
-    reference: float = 1.0
+    reference: float = 1.0  # time limit of the reference, in seconds
+    # seconds for comparing its time with that of its separate ops; 0 to measure nothing
     speed: float = 0.1
-    memory: float = 0.25
+    memory: float = 0.25  # the share of the free memory that its tensors may take, from 0 to 1
 
 
 class Outcome(str, Enum):

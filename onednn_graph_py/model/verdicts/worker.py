@@ -12,8 +12,6 @@ from .examine import examine
 from .subject import Subject
 from .verdict import Limits, Outcome, Verdict
 
-__all__ = ["main"]
-
 
 def main(descriptor: int) -> None:
     """Read partitions and limits from a connection, and answer with verdicts, until it ends."""

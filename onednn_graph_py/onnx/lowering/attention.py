@@ -116,12 +116,8 @@ def _seen(
 ) -> npt.NDArray[np.float32]:
     """Return what is added to the scores: 0 for keys that a query sees, -inf for others.
 
-    Parameters
-    ----------
-    before : numpy.ndarray
-        How many keys come before the first query, for each of the batch or for all.
-    lengths : numpy.ndarray, optional
-        How many keys there are.
+    - `before`: how many keys come before the first query, for each of the batch or for all
+    - `lengths`: how many keys there are
     """
     place = np.arange(keys)
     ahead = np.arange(queries)[:, None] + before.reshape(-1, 1, 1, 1) - place

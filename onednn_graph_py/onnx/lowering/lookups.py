@@ -14,8 +14,6 @@ from ...model.building.value import Value
 from ..corrections import elements
 from .table import Call, NotLowered, lowers
 
-__all__ = ["looked_up"]
-
 Array = npt.NDArray[Any]
 
 

@@ -11,8 +11,7 @@ from ...model.building.value import Value
 from .lookups import looked_up
 from .table import FLOATS, Call, NotLowered, lowers
 
-_MOST_PARTS = 1024
-"""Parts that a value is repeated as; more are left to what runs the other ops."""
+_MOST_PARTS = 1024  # parts that a value is repeated as; more are left to what runs the other ops
 
 
 @lowers("Reshape")

@@ -22,20 +22,13 @@ __all__ = ["FLOATS", "LOWERINGS", "Call", "Function", "NotLowered", "lowers", "m
 class Call(Place):
     """A node while it is lowered: what its function may ask and use.
 
-    Parameters
-    ----------
-    b : GraphBuilder
-        What the function adds ops to.
-    node : onnx_ir.Node
-    version : int
-        The version of the opset of its domain.
-    operands : sequence of Tensor or None
-        What it reads; None for an input that is left out.
-    results : sequence of Tensor
-        What it makes, as ONNX infers it, without values. Empty if ONNX does not know the op.
-    constant : callable
-        Makes a constant of an input: called with the builder, the index, the numbers and the data
-        type.
+    - `b`: what the function adds ops to
+    - `version`: the version of the opset of its domain
+    - `operands`: what it reads; None for an input that is left out
+    - `results`: what it makes, as ONNX infers it, without values. Empty if ONNX does not know the
+      op.
+    - `constant`: makes a constant of an input: called with the builder, the index, the numbers and
+      the data type
     """
 
     def __init__(
@@ -90,10 +83,7 @@ class Call(Place):
     def need(self, i: int, what: str) -> npt.NDArray[Any]:
         """Return the numbers of an input.
 
-        Raises
-        ------
-        NotLowered
-            They are not the same for all calls of the program.
+        - raises `NotLowered`: they are not the same for all calls of the program
         """
         found = self.known(i)
         if found is None:
@@ -103,11 +93,7 @@ class Call(Place):
     def value(self, i: int, dtype: str | None = None) -> Value:
         """Return an input as a value; one that is known becomes a constant.
 
-        Parameters
-        ----------
-        i : int
-        dtype : str, optional
-            The data type of a constant; others are converted, between floating-point types.
+        - `dtype`: the data type of a constant; others are converted, between floating-point types
         """
         tensor = self._operand(i)
         if tensor.is_empty:

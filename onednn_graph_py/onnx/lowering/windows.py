@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from ...frontends.windows import Windows
 from .table import Call, NotLowered
 
-__all__ = ["halves", "spatial", "windows_of"]
-
 
 def spatial(call: Call, name: str, count: int, default: int) -> list[int]:
     """Return an attribute that has a number for each spatial dim."""
@@ -27,13 +25,8 @@ def halves(total: int, auto_pad: str) -> tuple[int, int]:
 def windows_of(call: Call, shape: Sequence[int], kernel: Sequence[int]) -> Windows:
     """Return the windows of a node.
 
-    Parameters
-    ----------
-    call : Call
-    shape : sequence of int
-        The dims of what the windows slide over, with batch and channels.
-    kernel : sequence of int
-        The spatial dims of a window.
+    - `shape`: the dims of what the windows slide over, with batch and channels
+    - `kernel`: the spatial dims of a window
     """
     sizes, count = shape[2:], len(kernel)
     strides = spatial(call, "strides", count, 1)

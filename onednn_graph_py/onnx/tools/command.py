@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..verifying import OnnxVerification
     from .timing import Times
 
-__all__ = ["add_onnx", "require_packages"]
-
 _MORE = """\
 Dims that the model leaves open get their sizes by --set; for others a size is chosen and shown.
 Exit status: 0; 1 if a result is wrong; 2 if the file or an option can't be read, or a node can't
@@ -44,10 +42,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
 def require_packages() -> None:
     """Check that what ONNX models need is installed.
 
-    Raises
-    ------
-    UnimplementedError
-        A package is missing; the message says how to install it.
+    - raises `UnimplementedError`: a package is missing; the message says how to install it
     """
     missing = [n for n in ("onnx", "onnx_ir", "onnxscript") if importlib.util.find_spec(n) is None]
     if missing:

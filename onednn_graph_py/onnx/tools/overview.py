@@ -22,87 +22,42 @@ from ..survey import Survey, why_unknown
 from ..tensors import Shape
 from ..work import operations
 
-__all__ = ["Kind", "Overview", "PartRow", "overview_of", "steps_of"]
-
 
 @dataclass(frozen=True)
 class PartRow:
-    """Nodes that run together.
+    """Nodes that run together."""
 
-    Parameters
-    ----------
-    is_region : bool
-        Whether oneDNN runs them.
-    nodes : int
-    share : float
-        Their part of the model's arithmetic, from 0 to 1.
-    ops : dict of str to int
-        How many nodes there are of each op.
-    reasons : tuple of str
-        Why oneDNN does not run them.
-    runs_in : str
-    """
-
-    is_region: bool
+    is_region: bool  # whether oneDNN runs them
     nodes: int
-    share: float
-    ops: dict[str, int]
-    reasons: tuple[str, ...]
+    share: float  # their part of the model's arithmetic, from 0 to 1
+    ops: dict[str, int]  # how many nodes there are of each op
+    reasons: tuple[str, ...]  # why oneDNN does not run them
     runs_in: str
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Steps that are alike: partitions of the same ops, host steps of the same island.
-
-    Parameters
-    ----------
-    ops : tuple of str
-    implementation : str
-    count : int
-    seconds : float or None
-        Of all of them in one call, if that was measured.
-    """
+    """Steps that are alike: partitions of the same ops, host steps of the same island."""
 
     ops: tuple[str, ...]
     implementation: str
     count: int
-    seconds: float | None
+    seconds: float | None  # of all of them in one call, if that was measured
 
 
 @dataclass(frozen=True)
 class Overview:
-    """A model for one set of sizes; as text it is what the command prints.
-
-    Parameters
-    ----------
-    name : str
-    opset : int
-    inputs : dict of str to (str, shape)
-        Data types and shapes.
-    guessed : dict of str to int
-        Sizes that nobody gave.
-    weights_bytes : int
-        In the file's data types.
-    memory_bytes : int
-        See `Stats`.
-    is_general : bool
-        Whether the same partitions run other sizes too.
-    parts : tuple of PartRow
-        In the order in which they run.
-    kinds : tuple of Kind
-        What the regions are in oneDNN, and the host steps between.
-    """
+    """A model for one set of sizes; as text it is what the command prints."""
 
     name: str
     opset: int
-    inputs: dict[str, tuple[str, Shape]]
-    guessed: dict[str, int]
-    weights_bytes: int
-    memory_bytes: int
-    is_general: bool
-    parts: tuple[PartRow, ...]
-    kinds: tuple[Kind, ...]
+    inputs: dict[str, tuple[str, Shape]]  # dict of str to (str, shape), data types and shapes
+    guessed: dict[str, int]  # sizes that nobody gave
+    weights_bytes: int  # in the file's data types
+    memory_bytes: int  # see `Stats`
+    is_general: bool  # whether the same partitions run other sizes too
+    parts: tuple[PartRow, ...]  # in the order in which they run
+    kinds: tuple[Kind, ...]  # what the regions are in oneDNN, and the host steps between
 
     @property
     def share(self) -> float:
@@ -182,11 +137,9 @@ class Overview:
         return text_table([[row[0], *row[3:]] for row in rows], right=(0,))
 
 
-MOST_PARTS = 40
-"""Parts that are shown; what is divided more often is not worth reading."""
+MOST_PARTS = 40  # parts that are shown; what is divided more often is not worth reading
 
-MOST_OPS = 10
-"""Ops of a step that are shown."""
+MOST_OPS = 10  # ops of a step that are shown
 
 # -- where it comes from
 
@@ -270,14 +223,8 @@ def overview_of(
 ) -> Overview:
     """Describe what runs a set of dims.
 
-    Parameters
-    ----------
-    name : str
-    entry : Entry
-    inputs : mapping of str to (str, shape)
-    guessed : mapping of str to int
-    seconds : sequence of float, optional
-        Times of the steps that `steps_of` gives.
+    - `inputs`: mapping of str to (str, shape)
+    - `seconds`: times of the steps that `steps_of` gives
     """
     section = entry.program.section
     return Overview(

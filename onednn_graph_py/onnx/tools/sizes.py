@@ -12,8 +12,6 @@ from ...base.text.names import did_you_mean
 if TYPE_CHECKING:
     from ..tensors import Shape  # which imports onnx_ir
 
-__all__ = ["Dims", "chosen_shapes", "parsed"]
-
 Dims = Mapping[str, tuple[int | str | None, ...] | None]
 """The dims of each input: a size, a name, or None; None for all if their number is not known."""
 
@@ -23,10 +21,7 @@ _PLACE = re.compile(r"(.*)\[(\d+)\]")
 def parsed(words: Iterable[str]) -> dict[str, Shape]:
     """Return what is set: ``batch=1,x[2]=64,y=1x3x8`` as a mapping.
 
-    Raises
-    ------
-    InvalidArgumentsError
-        A word is no pair of a name and a size.
+    - raises `InvalidArgumentsError`: a word is no pair of a name and a size
     """
     made: dict[str, Shape] = {}
     for word in (w.strip() for given in words for w in given.split(",")):
@@ -47,16 +42,9 @@ def chosen_shapes(
 ) -> tuple[dict[str, Shape], dict[str, int]]:
     """Return a shape for each input, and the sizes that nobody gave.
 
-    Parameters
-    ----------
-    dims : Dims
-    given : mapping of str to tuple of int
-        Sizes of named dims, of dims of an input (``x[2]``), and shapes of inputs.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        There is no such dim or input, or the number of dims is unknown and not given.
+    - `given`: sizes of named dims, of dims of an input (``x[2]``), and shapes of inputs
+    - raises `InvalidArgumentsError`: there is no such dim or input, or the number of dims is
+      unknown and not given
     """
     known: dict[str, Shape | None] = {}
     for name, sizes in dims.items():

@@ -15,8 +15,6 @@ from ..model import OnnxModel
 from ..programs import Entry
 from .overview import steps_of
 
-__all__ = ["Times", "time_model"]
-
 ROUNDS = 5
 PAUSE = 0.02
 """Seconds after which the threads of the other runtime no longer wait for work in a loop."""
@@ -24,28 +22,14 @@ PAUSE = 0.02
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of a call, the shortest of many.
-
-    Parameters
-    ----------
-    threads : int
-    ours : float
-    theirs : float or None
-        onnxruntime's, if it runs the model.
-    version : str
-        Of onnxruntime.
-    failure : str
-        Why there is no time of onnxruntime.
-    steps : tuple of float or None
-        Median times of the steps; None if they can't be told apart.
-    """
+    """Seconds of a call, the shortest of many."""
 
     threads: int
     ours: float
-    theirs: float | None
-    version: str
-    failure: str
-    steps: tuple[float, ...] | None
+    theirs: float | None  # onnxruntime's, if it runs the model
+    version: str  # of onnxruntime
+    failure: str  # why there is no time of onnxruntime
+    steps: tuple[float, ...] | None  # median times of the steps; None if they can't be told apart
 
 
 def time_model(
@@ -53,16 +37,9 @@ def time_model(
 ) -> Times:
     """Time calls of a model, in turns with onnxruntime where it is installed.
 
-    Parameters
-    ----------
-    model : OnnxModel
-    entry : Entry
-        What runs these inputs.
-    inputs : mapping of str to numpy.ndarray
-    path : str
-        The model's file.
-    seconds : float
-        For each runtime.
+    - `entry`: what runs these inputs
+    - `path`: the model's file
+    - `seconds`: for each runtime
     """
     threads = model.options.threads or num_threads()
     calls: dict[str, Callable[[], Any]] = {"ours": lambda: model(**inputs)}

@@ -11,8 +11,6 @@ from ...tools import tuning
 from .command import require_packages
 from .sizes import chosen_shapes, parsed
 
-__all__ = ["add_tune"]
-
 
 def _tune(arguments: argparse.Namespace) -> int:
     if arguments.file.endswith(".onnx"):

@@ -8,15 +8,6 @@ from ..call import Call, Operand
 from ..terms import UNKNOWN, Shape
 from .windows import Data, Window, data_of, entries, given_shape, window_of
 
-__all__ = [
-    "conv_transpose",
-    "conv_transpose_backward_data",
-    "conv_transpose_backward_weights",
-    "convolution",
-    "convolution_backward_data",
-    "convolution_backward_weights",
-]
-
 
 @dataclass(frozen=True)
 class _Weights:

@@ -5,20 +5,6 @@ from __future__ import annotations
 from ..call import Call, Operand
 from ..terms import UNKNOWN, Shape, shape_text
 
-__all__ = [
-    "bias_add",
-    "bias_add_backward",
-    "binary",
-    "broadcast",
-    "first",
-    "gen_index",
-    "nothing",
-    "prelu",
-    "prelu_backward",
-    "same",
-    "select",
-]
-
 
 def broadcast(a: Operand, b: Operand) -> Shape:
     """Return the shape that two operands broadcast to."""

@@ -8,8 +8,6 @@ from ..call import Call
 from ..terms import UNKNOWN, Shape
 from .windows import Data, data_of
 
-__all__ = ["interpolate", "interpolate_backward"]
-
 
 def _resized(call: Call) -> Shape:
     """Return the shape of the forward op's result for input 0."""

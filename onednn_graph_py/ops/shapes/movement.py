@@ -5,8 +5,6 @@ from __future__ import annotations
 from ..call import Call
 from ..terms import UNKNOWN, Shape, shape_text
 
-__all__ = ["concat", "reduce", "reshape", "transpose"]
-
 _MOST = 1 << 60
 
 

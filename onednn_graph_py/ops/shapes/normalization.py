@@ -7,18 +7,6 @@ import math
 from ..call import Call
 from ..terms import UNKNOWN, Shape
 
-__all__ = [
-    "batch_norm_backward",
-    "batch_norm_inference",
-    "batch_norm_training",
-    "group_norm",
-    "layer_norm",
-    "layer_norm_backward",
-    "rms_norm",
-    "softmax",
-    "softmax_backward",
-]
-
 
 def _per_channel(call: Call, start: int) -> int:
     """Check the inputs that have one value a channel; return the number of channels."""

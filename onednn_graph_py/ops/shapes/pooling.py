@@ -6,8 +6,6 @@ from ..call import Call, Operand
 from ..terms import UNKNOWN, Shape
 from .windows import Data, data_of, entries, given_shape, window_of
 
-__all__ = ["avg_pool_backward", "max_pool_backward", "pool"]
-
 
 def _pooled(call: Call, src: Operand) -> Shape:
     """Return the shape of the forward op's result for `src`."""

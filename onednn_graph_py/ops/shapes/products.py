@@ -6,8 +6,6 @@ from ..call import Call, Operand
 from ..terms import Shape
 from .elementwise import broadcast
 
-__all__ = ["matmul"]
-
 
 def _batch(of: Operand) -> Operand:
     shape = of.shape or ()

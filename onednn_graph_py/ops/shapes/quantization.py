@@ -5,8 +5,6 @@ from __future__ import annotations
 from ..call import Call, Operand
 from ..terms import Shape, shape_text
 
-__all__ = ["dynamic_quantize", "quantize"]
-
 
 def _channels(call: Call, src: Operand) -> int:
     """Return the required number of scales; -1 if unknown."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from ..call import Call, Operand
 from ..terms import MAX_NDIMS, UNKNOWN, Shape
 
-__all__ = ["Data", "Window", "data_of", "entries", "given_shape", "window_of"]
-
 Dims = tuple[int, ...]
 
 

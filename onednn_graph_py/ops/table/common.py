@@ -6,8 +6,7 @@ from ..row import Attribute, Port
 
 FLOATS = ("f32", "bf16", "f16")
 
-T = {"T": FLOATS}
-"""One data type for all ports."""
+T = {"T": FLOATS}  # one data type for all ports
 
 NORM_TYPES = {"T1": FLOATS, "T2": ("f32", "bf16")}
 """Data, and the parameters and statistics of normalization."""

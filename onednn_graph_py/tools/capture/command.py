@@ -12,8 +12,6 @@ from ...base.text.numbers import counted
 from ...base.text.options import add_command
 from .program import Captured, capture
 
-__all__ = ["add_capture"]
-
 _MORE = """\
 Exit status: the program's; 128 and the signal's number if a signal ended it; 125 if nothing could
 be captured, 126 if the program can't be run, 127 if it does not exist.

@@ -15,8 +15,6 @@ from ...base.loading.loaded import loaded_here
 from .folder import DumpFolder
 from .libraries import libraries_of
 
-__all__ = ["dump"]
-
 _MODES = ("graph", "subgraph")
 # oneDNN uses the first name if both are set.
 _VARIABLES = ("ONEDNN_GRAPH_DUMP", "DNNL_GRAPH_DUMP")

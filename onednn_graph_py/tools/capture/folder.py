@@ -21,8 +21,6 @@ from types import TracebackType
 from ...base.errors import OneDNNError
 from .parts import parts_among
 
-__all__ = ["DumpFolder"]
-
 # graph-ID.json, graph-ID-partitioning.json, and graph-ID-HASH.json for a partition.
 _NAMES = re.compile(r"graph-\d+(-partitioning|-\d+)?\.json")
 _PARTITIONS = re.compile(r"graph-\d+-\d+\.json")

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-__all__ = ["Library", "libraries_of", "loaded_in"]
-
 # A text that every oneDNN contains (for ONEDNN_VERBOSE), and a file name that only those contain
 # that can write graphs.
 _ONEDNN = b"oneDNN v%d.%d.%d"

@@ -15,8 +15,6 @@ from ...model.building.value import FIRST_ID
 from ...model.planning.partition_ids import FILLER
 from ...serialization import OpRecord, parse
 
-__all__ = ["parts_among"]
-
 _Op = tuple[object, ...]
 
 

@@ -19,8 +19,6 @@ from ...serialization.parse import parse
 from .folder import DumpFolder
 from .libraries import Library, libraries_of, loaded_in
 
-__all__ = ["Captured", "capture"]
-
 # Seconds between two searches for files, which a graph of another process could overwrite.
 _INTERVAL = 0.05
 

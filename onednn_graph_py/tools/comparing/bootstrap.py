@@ -10,8 +10,6 @@ import os
 import signal
 import sys
 
-__all__ = ["MISSING", "TOO_OLD"]
-
 MISSING = 81  # exit status: the package is not installed
 TOO_OLD = 82  # exit status: the package is installed, but too old to compare
 

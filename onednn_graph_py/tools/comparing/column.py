@@ -12,8 +12,6 @@ from .process import WorkerProcess
 from .run import Run
 from .settings import DEFAULT_ISA, Setting
 
-__all__ = ["Column"]
-
 
 class Column:
     """A run with its process; `number` is the run's number."""

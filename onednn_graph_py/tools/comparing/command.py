@@ -25,8 +25,6 @@ from .compare import compare_document
 from .settings import settings_of
 from .table import Comparison
 
-__all__ = ["add_compare"]
-
 _MORE = """\
 Each run has a process of its own. Runs are timed one at a time, in turns. Exit status: 0 if no run
 failed, 1 if one is wrong, refused, crashed or too slow, 2 if files or options can't be read. A run

@@ -23,8 +23,6 @@ from .settings import Settings, settings_of
 from .table import Comparison
 from .timing import summed_up
 
-__all__ = ["ROUNDS", "compare", "compare_document"]
-
 ROUNDS = 5  # the number of rounds in which the runs take turns at being timed
 
 _MEMORY_SHARE = 0.9  # of what is free, for all runs together

@@ -20,8 +20,6 @@ from ...ops.terms import shape_text
 from ...reference.rounding import NUMPY_DTYPES
 from ...serialization import GraphDocument, save
 
-__all__ = ["GraphFiles", "MathMode", "bind_constants", "constant_values", "save_constants"]
-
 _PACKED = ("s4", "u4")
 
 BESIDE_ARRAY = 1024  # bytes of a file that an array may take beside its elements

@@ -16,8 +16,6 @@ from . import bootstrap
 from .process import WorkerProcess
 from .worker import PROTOCOL, hello
 
-__all__ = ["HERE", "Install", "find_install"]
-
 HERE = "here"  # the name of the caller's environment
 
 # The older name is a synonym.

@@ -10,8 +10,6 @@ from ...base.processes import JSON, STARTUP, NoAnswer, Process
 from ..replay.stages import Ended
 from ..replay.verdicts import Verdict
 
-__all__ = ["WorkerProcess"]
-
 
 class WorkerProcess(Process):
     """A worker process of any install, which answers one request at a time.

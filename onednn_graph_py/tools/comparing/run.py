@@ -9,8 +9,6 @@ from typing import Any
 from ...model.running.model import Step
 from ..replay.verdicts import Verdict
 
-__all__ = ["Run"]
-
 
 @dataclass
 class Run:

@@ -12,8 +12,6 @@ from ...base.text.names import did_you_mean
 from .graph_files import MathMode
 from .installs import HERE, Install, find_install
 
-__all__ = ["Setting", "Settings", "settings_of"]
-
 DEFAULT_ISA = "default"  # oneDNN's name for no limit
 
 

@@ -16,8 +16,6 @@ from ...base.text.table import html_table, in_markdown, markdown_table, text_tab
 from ..replay.verdicts import Verdict
 from .run import Run
 
-__all__ = ["Comparison"]
-
 _OTHER = "* "  # the mark before a cell's lines that column 1 does not have
 
 _WIDEST = 34  # the widest column of text, in characters

@@ -9,8 +9,6 @@ import numpy as np
 
 from ...machine.timing import time_calls
 
-__all__ = ["summed_up", "time_in_batches"]
-
 # The other workers' threads spin for a while after their last call, and caches are cold.
 _WARM_UP = 0.05
 # Short calls are timed several at a time, to limit the number of samples.

@@ -24,8 +24,6 @@ from ..replay.verdicts import Verdict
 from .graph_files import bind_constants
 from .timing import time_in_batches
 
-__all__ = ["PROTOCOL", "hello", "serve"]
-
 PROTOCOL = 1  # change it if other versions of the package would misunderstand requests or answers
 
 Array = npt.NDArray[Any]

@@ -10,8 +10,6 @@ from ...model.building.value import Node, Value
 from ...model.rewriting.rebuild import Edit, rebuild
 from ...ops.lookup import with_attribute
 
-__all__ = ["Around", "Change", "Family", "called"]
-
 
 def called(node: Node) -> str:
     """Return an op's kind and name, such as ``MatMul 'fc'``, or the kind alone."""

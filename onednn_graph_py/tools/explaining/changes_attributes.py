@@ -13,8 +13,6 @@ from ...ops.lookup import row, with_attribute
 from ...ops.row import Attribute
 from .changes import Around, Change, called
 
-__all__ = ["attributes", "scales_and_zero_points"]
-
 # Attributes that are not tried: another value needs other tensors, or changes only numbers.
 _LEFT = ("keep_stats", "use_affine", "qtype", "accumulation_mode")
 # If both operands have the same shape, oneDNN broadcasts nothing.

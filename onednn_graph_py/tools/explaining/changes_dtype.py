@@ -12,17 +12,6 @@ from ...ops.lookup import row, with_trait
 from ...serialization.rewrite import RETYPED
 from .changes import Around, Change, called
 
-__all__ = [
-    "casts_left_out",
-    "eighth_floats",
-    "integer_types",
-    "math_modes",
-    "op_types",
-    "parameter_types",
-    "region_types",
-]
-
-
 _OTHER = {"u8": "s8", "s8": "u8", "f8_e4m3": "s8", "f8_e5m2": "s8"}
 
 

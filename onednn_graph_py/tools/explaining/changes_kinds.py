@@ -15,8 +15,6 @@ from ...model.rewriting.rule import Dims, Ops, Rule
 from ...ops.lookup import with_trait
 from .changes import Around, Change, called
 
-__all__ = ["other_kinds"]
-
 # Rules for these ask only for the rank of a tensor.
 _OF_ANY_DIMS = with_trait("elementwise") | with_trait("binary") | with_trait("channelwise")
 

@@ -13,8 +13,6 @@ from ...ops.lookup import row
 from ...ops.terms import shape_text
 from .changes import Around, Change, called
 
-__all__ = ["operand_forms", "plain_strides"]
-
 _LARGEST = 1 << 22  # elements of an operand that is broadcast in the graph
 
 

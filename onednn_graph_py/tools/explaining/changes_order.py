@@ -10,8 +10,6 @@ from ...model.rewriting.rebuild import Copy, Edit
 from ...ops.lookup import row, with_trait
 from .changes import Around, Change, called
 
-__all__ = ["earlier", "fewer_outputs", "left_out", "own_producers", "swapped_operands"]
-
 
 def _between(around: Around) -> Iterator[tuple[Node, Value]]:
     """Yield the concerned ops, each with a result that another one of them reads."""

@@ -13,8 +13,6 @@ from ...model.rewriting.rebuild import Copy
 from ...ops.lookup import with_attribute, with_trait
 from .changes import Around, Change, called
 
-__all__ = ["missing_quantization"]
-
 # The scale of tensors whose elements are unknown before a call.
 _SCALE = 0.05
 

@@ -13,8 +13,6 @@ from ...serialization import load, parse, to_builder
 from ...serialization.options import parse_rewritings
 from .explain import explain
 
-__all__ = ["add_explain"]
-
 
 def _graph(file: Path, options: list[str]) -> GraphBuilder:
     """Read the graph of a file, and rewrite it.

@@ -12,8 +12,6 @@ from .changes import called
 from .probe import specialised
 from .reasons import Reason
 
-__all__ = ["elsewhere"]
-
 
 def elsewhere(
     builder: GraphBuilder,

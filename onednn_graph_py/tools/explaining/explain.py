@@ -28,8 +28,6 @@ from .peaks import machine
 from .steps import PASSED, steps_of_builder, steps_of_plan
 from .times import NO_PRIMITIVE, speed, timed
 
-__all__ = ["explain", "explain_all"]
-
 Shape = tuple[int, ...]
 
 

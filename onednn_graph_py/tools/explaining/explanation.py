@@ -22,8 +22,6 @@ from .words import HEADER, NUMBERS, cells, heading, place_known, step_lines
 if TYPE_CHECKING:
     from .reasons import Reason
 
-__all__ = ["Explanation"]
-
 _TABLE = "border-collapse:collapse"
 _CELL = "text-align:left;padding:2px 8px;border-bottom:1px solid rgba(128,128,128,0.4)"
 _SHARE = HEADER.index("share")

@@ -12,8 +12,6 @@ from ...model.building.builder import GraphBuilder
 from ...model.building.value import Node, Value
 from ...ops.lookup import with_trait
 
-__all__ = ["category", "fusable_in", "neighbours", "readers_of"]
-
 # Ops that move elements or change their type: the search for neighbours goes on beyond them.
 _THROUGH = with_trait("moves") | {"TypeCast"}
 

@@ -20,8 +20,6 @@ from ...model.building.builder import GraphBuilder
 from ...model.building.value import Value
 from ...model.checking.filling import fill_inputs
 
-__all__ = ["PEAK_TYPES", "Machine", "machine"]
-
 PEAK_TYPES = ("f32", "bf16", "f16", "s8")
 """Data types of the measured products; the last one multiplies u8 by s8."""
 

@@ -25,17 +25,6 @@ from ...model.rewriting.rebuild import Copy, Edit, rebuild, values_of
 from ...safety.nodes import group_of
 from ...safety.table import wrong_result
 
-__all__ = [
-    "Group",
-    "Probe",
-    "Tried",
-    "can_compile",
-    "grouped",
-    "near_defect",
-    "refused_alone",
-    "specialised",
-]
-
 LIMIT = 200  # the largest number of tried changes for one op
 
 # Of a graph with more ops, only a part is tried: about this many around the op, in whole groups.

@@ -19,8 +19,6 @@ from . import (
 from .changes import Around, Change, Family, called
 from .probe import Probe, Tried, near_defect
 
-__all__ = ["Search", "Status", "helpful", "tried_in_vain"]
-
 Status = Literal["unsupported", "alone", "in parts"]
 
 _MOST = 5  # the largest number of reported changes for one op

@@ -19,8 +19,6 @@ from ..inspect.drawing import Tensor
 from ..inspect.of_builder import tensor_of, tensor_of_value
 from .facts import By, OpFacts, StepFacts, TensorFacts, Work
 
-__all__ = ["PASSED", "steps_of_builder", "steps_of_plan"]
-
 Shapes = Mapping[int, tuple[int, ...]]
 
 PASSED = with_trait("dequantizes") | with_trait("moves")

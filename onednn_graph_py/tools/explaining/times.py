@@ -14,8 +14,6 @@ from ..inspect.profile import profile
 from .facts import StepFacts, Work
 from .peaks import Machine
 
-__all__ = ["NO_PRIMITIVE", "speed", "timed"]
-
 # The smallest number of timed calls.
 _CALLS = 5
 

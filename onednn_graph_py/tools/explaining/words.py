@@ -10,18 +10,6 @@ from ...base.text.numbers import bytes_text, seconds_text
 from ..inspect.labels import kinds_text, visible
 from .facts import Kernel, StepFacts, TensorFacts
 
-__all__ = [
-    "HEADER",
-    "NUMBERS",
-    "cells",
-    "heading",
-    "kernel_line",
-    "place_known",
-    "rate_text",
-    "step_lines",
-    "tensor_line",
-]
-
 HEADER = ("step", "ops", "by", "kernel", "time", "share", "GFLOP/s", "GB/s", "bound by")
 """The header of the table of steps; `cells` returns one row of it."""
 

@@ -11,8 +11,6 @@ from ...ops.lookup import row
 from ...ops.terms import OLDEST, AttributeValue
 from ...serialization import AttributeRecord, OpRecord, from_builder, parse, save
 
-__all__ = ["benchdnn_command", "to_benchdnn"]
-
 
 def benchdnn_command(path: str | os.PathLike[str], *, mode: str = "C") -> list[str]:
     """Return the command that replays a saved graph with benchdnn.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ...model.building.builder import GraphBuilder
 
-__all__ = ["add_export"]
-
 _FORMS: dict[str, Callable[[GraphBuilder, int], str]] = {
     "python": lambda b, seed: to_python(b, "builder", seed=seed),
     "mirror": lambda b, seed: to_python(b, "mirror", seed=seed),

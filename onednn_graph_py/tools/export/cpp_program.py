@@ -16,8 +16,6 @@ from ...model.building.value import row_major
 from ...ops.terms import AttributeType, AttributeValue
 from .program import ExportedOp, ExportedResult, ExportedTensor, Program, program_of
 
-__all__ = ["to_cpp"]
-
 CACHED_MIB = 1024
 """What a program that checks lets oneDNN keep of constants: its later calls are others then."""
 

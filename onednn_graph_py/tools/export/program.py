@@ -20,15 +20,6 @@ from ...model.checking.filling import Fill, fill_inputs, fill_of_constant, fills
 from ...ops.lookup import row
 from ...ops.terms import AttributeType, AttributeValue, shape_text
 
-__all__ = [
-    "EMBEDDED_BYTES",
-    "ExportedOp",
-    "ExportedResult",
-    "ExportedTensor",
-    "Program",
-    "program_of",
-]
-
 EMBEDDED_BYTES = 1 << 16
 """Larger constants, in bytes, are not written into the program but filled like inputs."""
 

@@ -12,8 +12,6 @@ from ...base.errors import InvalidArgumentsError
 from ...model.building.builder import GraphBuilder
 from .program import ExportedOp, ExportedTensor, Program, program_of
 
-__all__ = ["Style", "to_python"]
-
 Style = Literal["builder", "mirror"]
 
 _FILLING = "from onednn_graph_py.model.checking.filling import Fill, filled"

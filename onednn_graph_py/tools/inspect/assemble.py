@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from ...model.building.order import least_first
 from .drawing import Drawing, Edge, Group, OpNode, Status, Tensor, Terminal
 
-__all__ = ["DrawnOp", "Graph", "assemble"]
-
 
 @dataclass
 class DrawnOp:

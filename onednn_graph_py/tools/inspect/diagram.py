@@ -21,8 +21,6 @@ from .mermaid import to_markdown, to_mermaid
 from .of_builder import graph_of_builder, graph_of_mirror
 from .of_model import graph_of_model
 
-__all__ = ["Diagram", "diagram", "repr_mimebundle"]
-
 _FORMS = (".svg", ".dot", ".mmd", ".md")
 
 

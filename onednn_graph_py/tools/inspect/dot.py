@@ -12,8 +12,6 @@ from .drawing import Drawing
 from .labels import edge_lines, node_lines, terminal_lines, title_lines
 from .palette import EDGE, NODE_FILL, PAGE, TERMINAL_FILL, TEXT, fill_of
 
-__all__ = ["missing", "to_dot", "to_svg"]
-
 _FONT = "Helvetica,Arial,sans-serif"
 
 

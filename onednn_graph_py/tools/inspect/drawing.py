@@ -9,8 +9,6 @@ from typing import Literal
 from ...model.building.value import row_major
 from ...ops.terms import Shape, shape_text
 
-__all__ = ["Drawing", "Edge", "Group", "OpNode", "Status", "Tensor", "Terminal", "layout_text"]
-
 Status = Literal["oneDNN", "unsupported", "host", "reference", "view", "constant"]
 """A group's implementation: oneDNN, none (no kernel), Python or NumPy; the others don't run."""
 

@@ -12,8 +12,6 @@ import numpy as np
 from .drawing import Drawing, Edge, Group, OpNode, Tensor
 from .labels import kinds_text
 
-__all__ = ["by_scope", "readable"]
-
 # Limits that keep the search short in graphs of thousands of ops in which little repeats: blocks
 # of a repeated part, and searches of a drawing.
 _LONGEST_PART = 500

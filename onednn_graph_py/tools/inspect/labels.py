@@ -9,15 +9,6 @@ from ...base.text.names import printable, shortened
 from ...base.text.numbers import bytes_text, counted
 from .drawing import Drawing, Edge, OpNode, Terminal
 
-__all__ = [
-    "edge_lines",
-    "kinds_text",
-    "node_lines",
-    "terminal_lines",
-    "title_lines",
-    "visible",
-]
-
 _LONGEST = 48
 _SHOWN_KINDS = 6
 _SHOWN_TENSORS = 3

@@ -11,8 +11,6 @@ from ...base.text.options import add_command, add_forms
 from .verbose_log import read_verbose_log
 from .verbose_summary import summarize
 
-__all__ = ["add_log"]
-
 
 def _log(arguments: argparse.Namespace) -> int:
     piped = arguments.file == "-"

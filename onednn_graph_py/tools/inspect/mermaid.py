@@ -10,8 +10,6 @@ from .drawing import Drawing
 from .labels import edge_lines, node_lines, terminal_lines, title_lines
 from .palette import EDGE, NODE_FILL, PAGE, TERMINAL_FILL, TEXT, fill_of
 
-__all__ = ["escaped", "to_markdown", "to_mermaid"]
-
 _PLAIN = " ,()=/"
 
 # Mermaid reads these as a line break, a formula or an icon even after it has decoded `#NUMBER;`.

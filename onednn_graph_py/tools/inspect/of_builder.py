@@ -12,8 +12,6 @@ from ...model.building.value import Value
 from .assemble import DrawnOp, Graph
 from .drawing import Status, Tensor, layout_text
 
-__all__ = ["graph_of_builder", "graph_of_mirror", "tensor_of", "tensor_of_value"]
-
 
 def tensor_of(lt: _core.logical_tensor) -> Tensor:
     """Return the tensor that a logical tensor describes."""

@@ -14,8 +14,6 @@ from .assemble import DrawnOp, Graph
 from .drawing import Status, Tensor
 from .of_builder import graph_of_builder, tensor_of, tensor_of_value
 
-__all__ = ["graph_of_model"]
-
 
 def _plan_for(model: CompiledGraph, shapes: Sequence[Sequence[int]]) -> Plan | None:
     """Return the plan for these shapes, or by default for the shapes compiled last."""

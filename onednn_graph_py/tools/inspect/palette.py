@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from .drawing import Group
 
-__all__ = ["EDGE", "FILLS", "NODE_FILL", "PAGE", "TERMINAL_FILL", "TEXT", "fill_of"]
-
 # Paul Tol's qualitative scheme "light" with 40 % white, so that grey lines are visible on it, in
 # the order in which neighbours differ most for colour-blind readers.
 FILLS = (

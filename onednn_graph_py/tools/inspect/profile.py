@@ -20,8 +20,6 @@ from ...base.text.markup import element, joined
 from ...base.text.table import html_table, text_table
 from ...ops.terms import shape_text
 
-__all__ = ["Profile", "StepTimes", "profile"]
-
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:

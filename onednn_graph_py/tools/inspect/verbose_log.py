@@ -27,8 +27,6 @@ from .verbose_records import (
 if TYPE_CHECKING:
     from .verbose_summary import VerboseSummary
 
-__all__ = ["VerboseLog", "read_verbose_log", "verbose_log"]
-
 # Programs print text before it (ranks, text without a line break), so we search the whole line.
 _MARKER = re.compile(r"onednn_verbose,(?=v\d+,)")
 _MARKER_TEXT = "onednn_verbose,"

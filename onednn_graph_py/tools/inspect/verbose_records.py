@@ -10,19 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = [
-    "InfoRecord",
-    "LoggedPartition",
-    "LoggedPrimitive",
-    "LoggedTensor",
-    "MalformedRecord",
-    "MemoryDescriptor",
-    "MessageRecord",
-    "PartitionRecord",
-    "PrimitiveRecord",
-    "Record",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class MemoryDescriptor:

@@ -17,8 +17,6 @@ from .verbose_records import (
     Record,
 )
 
-__all__ = ["SummaryRow", "VerboseSummary", "summarize"]
-
 # The number of malformed lines that a summary keeps.
 _SHOWN = 5
 

@@ -23,8 +23,6 @@ from ..inspect.verbose_records import (
 )
 from .worker import MARKER, Job
 
-__all__ = ["Kernel", "Kernels", "StepKernels", "job_of", "kernels_of"]
-
 
 @dataclass(frozen=True)
 class Kernel:

@@ -8,8 +8,6 @@ from ...model.building.builder import GraphBuilder
 from ...model.building.value import Node
 from ...model.planning import Plan
 
-__all__ = ["node_keys", "step_keys"]
-
 
 def node_keys(builder: GraphBuilder, nodes: Sequence[Node]) -> dict[int, str]:
     """Name nodes, by id, so that the names are the same in each plan and in each process.

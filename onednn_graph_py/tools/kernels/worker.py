@@ -28,8 +28,6 @@ from ...model.planning.pace import Paces, remember
 from ...model.running.model import CompiledGraph, Specialization
 from .step_keys import step_keys
 
-__all__ = ["CALLS", "MARKER", "Job", "main"]
-
 MARKER = "onednn_graph_py kernels: "
 
 CALLS = 4  # the most calls of a model that are logged, after the first one

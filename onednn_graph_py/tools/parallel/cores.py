@@ -17,8 +17,6 @@ from ...base.processes.forked import renew_in_forks
 from .locks import CpuLocks
 from .topology import choose, cpus
 
-__all__ = ["UnpinnedWarning", "give_back", "has_affinity", "holding", "reserve"]
-
 
 class UnpinnedWarning(UserWarning):
     """A predictor runs on any core, because it could not get cores of its own."""

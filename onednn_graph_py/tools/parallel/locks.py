@@ -22,8 +22,6 @@ from pathlib import Path
 from ...base.text.owners import make_folders
 from ...machine.store import folder
 
-__all__ = ["CpuLocks"]
-
 GUARD = 1 << 20  # the byte that a process locks while it chooses: more than there are CPUs
 
 PATIENCE = 10.0  # seconds to wait for others that choose

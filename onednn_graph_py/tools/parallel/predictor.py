@@ -12,8 +12,6 @@ from typing import Any, Literal, Protocol
 from ...base.errors import InvalidArgumentsError, UnimplementedError
 from .cores import UnpinnedWarning, give_back, holding, reserve
 
-__all__ = ["Affinity", "Model", "Predictor"]
-
 Affinity = Literal["auto", "required"] | Sequence[int] | None
 
 

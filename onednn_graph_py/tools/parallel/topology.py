@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["SYSTEM", "Cpu", "choose", "cpus"]
-
 SYSTEM = Path("/sys/devices/system")
 
 

@@ -15,8 +15,6 @@ from ...model.building.value import Node, Value
 from ...model.checking.expected import OutputCheck, Verification, compare_values
 from ...model.planning import KnownDefects, Policy
 
-__all__ = ["Divergence", "first_divergence"]
-
 Array = npt.NDArray[Any]
 
 

@@ -12,8 +12,6 @@ from ...base.errors import InvalidArgumentsError
 from ...base.text.files import Unreadable, read_limited
 from ...serialization.options import Rewriting, parse_rewritings
 
-__all__ = ["Case", "cases_of"]
-
 # Limits of batch files.
 MAX_BYTES = 4 << 20
 MAX_DEPTH = 20

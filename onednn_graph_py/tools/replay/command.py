@@ -15,8 +15,6 @@ from .report import bar, exit_status, json_line, line, summary
 from .run_case import Options
 from .verdicts import Result
 
-__all__ = ["add_replay"]
-
 _MORE = """\
 A line has the verdict, the partitions (supported/all), the largest error and the time. Exit status:
 0 if no graph failed, 1 if one did, 2 if files or options can't be read.

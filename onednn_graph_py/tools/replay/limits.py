@@ -12,8 +12,6 @@ from ...model.building.value import is_whole
 from ...reference.rounding import NUMPY_DTYPES
 from ...serialization import OpRecord
 
-__all__ = ["bytes_needed", "why_unsupported"]
-
 
 def why_unsupported(op: OpRecord, engine_kind: str = "cpu") -> str:
     """Return why an op has no kernel: a feature that this CPU lacks, or just that there is none."""

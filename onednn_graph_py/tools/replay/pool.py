@@ -15,8 +15,6 @@ from .cases import Case
 from .run_case import DEFAULTS, Options, run_case
 from .verdicts import Result, Verdict
 
-__all__ = ["replay"]
-
 
 def replay(
     cases: Sequence[Case],

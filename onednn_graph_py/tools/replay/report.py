@@ -10,8 +10,6 @@ from ...base.text.names import printable
 from ...base.text.numbers import or_dash
 from .verdicts import Result, Verdict
 
-__all__ = ["bar", "exit_status", "json_line", "line", "summary"]
-
 _BAR = 24
 
 

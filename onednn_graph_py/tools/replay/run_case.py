@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ...model.planning import KnownDefects
     from ...model.running.model import CompiledGraph
 
-__all__ = ["DEFAULTS", "Options", "run_case"]
-
 Array = npt.NDArray[Any]
 
 # The least time and number of calls for timing.

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ...model.planning import KnownDefects
     from ...model.running.model import CompiledGraph
 
-__all__ = ["Ended", "built", "called", "check_memory", "compiled", "inputs_of", "partition", "read"]
-
 Array = npt.NDArray[Any]
 
 

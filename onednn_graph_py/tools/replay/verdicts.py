@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
-__all__ = ["Result", "Verdict"]
-
 
 class Verdict(str, Enum):
     """The verdict on a case; ``replay`` prints its value."""

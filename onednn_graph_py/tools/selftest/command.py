@@ -22,8 +22,6 @@ from .reduce import reduce_findings
 from .report import Finding, Report
 from .run import search
 
-__all__ = ["add_selftest"]
-
 _MORE = """\
 The graphs are single ops, chains of ops, products of integers, attention and other blocks, in every
 data type that runs here, in helper processes that may crash. The command counts the results. wrong,

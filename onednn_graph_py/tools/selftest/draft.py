@@ -26,8 +26,6 @@ from ...model.checking.filling import fill_inputs, fills_of
 from ...ops.lookup import row, with_trait
 from ...reference import round_to
 
-__all__ = ["CALLS", "Arrays", "Dims", "Draft", "Drawn", "Open", "inputs_of", "merged", "sized"]
-
 Arrays = list[npt.NDArray[Any]]
 Dims = tuple[int, ...]
 _T = TypeVar("_T")

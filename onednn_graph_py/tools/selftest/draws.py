@@ -13,8 +13,6 @@ from ...ops import OPS
 from . import ops
 from .draft import CALLS, Draft, Drawn, Open
 
-__all__ = ["FAMILIES", "Family"]
-
 Family = Callable[[int], Drawn]
 """A module's function that draws a graph, and arrays for its calls; equal for equal seeds."""
 

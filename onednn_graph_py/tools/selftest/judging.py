@@ -13,8 +13,6 @@ from ...serialization import parse, to_builder
 from .draws import Family
 from .report import Report
 
-__all__ = ["judged", "keep_verdicts"]
-
 _ENDING = 5.0  # seconds in which an interrupted process ends
 
 

@@ -16,8 +16,6 @@ from ...model.building.value import Value, is_whole
 from ...ops import OPS, check
 from .draft import CALLS, Dims, Draft, Open, merged, sized
 
-__all__ = ["ROWS", "Row", "drawn", "fits", "source"]
-
 Add = Callable[[Draft, str, Value], Any]
 
 

@@ -29,8 +29,6 @@ from .draws import Family
 if TYPE_CHECKING:
     from ...model.running.model import CompiledGraph
 
-__all__ = ["SLOW", "Answer", "Verdict", "compared", "compiled", "several", "tested", "uneven"]
-
 Verdict = Literal["right", "wrong", "refused", "crashed", "hung"]
 """The verdict on a graph; a refused one has no kernel, or no finite reference to compare with."""
 

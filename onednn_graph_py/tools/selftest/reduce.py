@@ -19,8 +19,6 @@ from .draws import Family
 from .questions import Verdict, compared, compiled
 from .report import Finding
 
-__all__ = ["Trial", "drawn", "model_trial", "reduce_findings"]
-
 Trial = Callable[[GraphDocument, int], Outcome]
 
 _SYMPTOMS: dict[Verdict, Symptom] = {"wrong": "mismatch", "crashed": "crash", "hung": "hang"}

@@ -14,8 +14,6 @@ from ...serialization import parse, to_builder
 from ..export.python_program import to_python
 from .questions import SLOW, Answer, Verdict
 
-__all__ = ["Count", "Finding", "Report", "Slow"]
-
 _SHOWN_SLOW = 11
 
 _HEADINGS = (

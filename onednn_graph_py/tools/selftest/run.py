@@ -16,8 +16,6 @@ from .draws import Family
 from .questions import SLOW, Answer, Verdict, several, tested
 from .report import Count, Finding, Report, Slow
 
-__all__ = ["Progress", "search"]
-
 _BATCH = (4, 32)
 """The number of cases in a batch, at first and at most.
 

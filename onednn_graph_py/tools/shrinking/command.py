@@ -15,8 +15,6 @@ from .outcome import SYMPTOMS
 from .shows import Shows
 from .shrink import Progress, elements_of, shrink
 
-__all__ = ["add_shrink"]
-
 _MORE = """\
 mismatch: oneDNN's fused partitions, without workarounds for known defects, compute something else
 than the reference. crash: the process that runs the graph crashes. hang: that process does not end

@@ -10,8 +10,6 @@ from ...base.errors import OneDNNError
 from ...serialization import GraphDocument, OpRecord, TensorRecord, to_builder
 from ...serialization.tags import strides_of
 
-__all__ = ["bypasses", "kept", "settled"]
-
 
 def settled(document: GraphDocument) -> GraphDocument:
     """Return the graph with all inferred shapes, so that it can be cut anywhere.

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from ...serialization import GraphDocument
 from .resize import resized
 
-__all__ = ["shrink_dims"]
-
 Dims = tuple[int, ...]
 
 

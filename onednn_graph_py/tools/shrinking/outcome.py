@@ -9,8 +9,6 @@ from typing import Literal
 from ...base.errors import OneDNNError
 from ...base.refusals import with_reason
 
-__all__ = ["SYMPTOMS", "Outcome", "Symptom", "signature_of"]
-
 Symptom = Literal[
     "passed", "mismatch", "unsupported", "refused", "crash", "hang", "too large", "failed"
 ]

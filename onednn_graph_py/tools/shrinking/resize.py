@@ -15,8 +15,6 @@ from ...serialization import AttributeRecord, GraphDocument, OpRecord, TensorRec
 from ...serialization.links import in_order
 from ...serialization.tags import strides_of, tag_of
 
-__all__ = ["resized"]
-
 Dims = tuple[int, ...]
 Attributes = Mapping[str, AttributeRecord]
 

@@ -10,8 +10,6 @@ from ...serialization import GraphDocument
 from .outcome import SYMPTOMS, Outcome
 from .trial import trial_of
 
-__all__ = ["Shows"]
-
 
 class Shows:
     """A predicate: whether a graph shows the same symptom as the first graph that it tried.

@@ -18,8 +18,6 @@ from .dims import shrink_dims
 from .shows import Shows
 from .simplify import attributes, data_types, layouts, optional_inputs, settings
 
-__all__ = ["Progress", "elements_of", "shrink"]
-
 Attempt = Callable[[GraphDocument], bool]
 Variants = Callable[[GraphDocument], Iterator[GraphDocument]]
 

@@ -13,8 +13,6 @@ from ...serialization import GraphDocument, OpRecord, TensorRecord
 from ...serialization.tags import strides_of
 from .resize import resized
 
-__all__ = ["attributes", "data_types", "layouts", "optional_inputs", "settings"]
-
 # The data types that may replace one, the simplest first.
 _PLAINER: Mapping[str, tuple[str, ...]] = {
     "f16": ("f32",),

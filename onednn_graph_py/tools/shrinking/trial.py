@@ -26,8 +26,6 @@ from ...serialization.tags import strides_of
 from ..replay.limits import bytes_needed, why_unsupported
 from .outcome import Outcome, Symptom, signature_of
 
-__all__ = ["partition_trial", "run_trial", "trial_of"]
-
 Array = npt.NDArray[Any]
 
 _MEMORY_SHARE = 0.5

@@ -15,8 +15,6 @@ from ...machine.store import facts
 from ...model.planning import pace
 from ...model.planning.pace import Kept, Key
 
-__all__ = ["Measurement", "clear", "export", "load", "measurements", "show"]
-
 _FORMAT = "onednn_graph_py timings 1"
 _LARGEST = 64 << 20  # bytes of a file of timings, each of some kilobytes
 

@@ -12,8 +12,6 @@ from ...blocks.quantization import dequantize, quantize
 from ...model.building.value import Value
 from .table import DTYPES, Lowering, NotLowered, lowers
 
-__all__ = ["int8_linear"]
-
 ops = torch.ops.quantized_decomposed
 
 

@@ -13,8 +13,7 @@ from .table import HOST_DTYPES, Lowering, NotLowered, dims_of, lowers
 
 aten = torch.ops.aten
 
-MOST = 2**62
-"""Ends of slices from here on mean the end of the dim."""
+MOST = 2**62  # ends of slices from here on mean the end of the dim
 
 
 @lowers(

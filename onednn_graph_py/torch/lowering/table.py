@@ -50,12 +50,7 @@ HOST_DTYPES: Mapping[torch.dtype, str] = {
 
 
 class Unknown:
-    """An argument that a lowering can't read: any use of it raises `NotLowered`.
-
-    Parameters
-    ----------
-    why : str
-    """
+    """An argument that a lowering can't read: any use of it raises `NotLowered`."""
 
     def __init__(self, why: str) -> None:
         self._why = why
@@ -94,10 +89,7 @@ def number_of(given: Any) -> Any:
 def each(given: Any, count: int) -> list[int]:
     """Return one number for each spatial dim; torch repeats a single one.
 
-    Raises
-    ------
-    NotLowered
-        Only a call determines them.
+    - raises `NotLowered`: only a call determines them
     """
     sizes = [given] if isinstance(given, int) else list(given)
     if not all(isinstance(n, int) for n in sizes):
@@ -114,10 +106,7 @@ def need_batch(x: Value, spatial: int) -> None:
 def dtype_of(tensor: torch.Tensor, *, host: bool = False) -> str:
     """Return oneDNN's name of a tensor's data type, or also of one that it lacks.
 
-    Raises
-    ------
-    NotLowered
-        oneDNN does not have it, or can't compute in it on this CPU.
+    - raises `NotLowered`: oneDNN does not have it, or can't compute in it on this CPU
     """
     name = DTYPES.get(tensor.dtype)
     if host and name is None:
@@ -137,14 +126,9 @@ def has_type(tensor: torch.Tensor) -> bool:
 class Lowering(Place):
     """The place of an op while it is lowered: what its function may ask and use.
 
-    Parameters
-    ----------
-    b : GraphBuilder
-        What the function adds ops to.
-    node : fx.Node
-        The call of torch's op.
-    constants : mapping of fx.Node to torch.Tensor
-        The tensors that are known: weights.
+    - `b`: what the function adds ops to
+    - `node`: the call of torch's op
+    - `constants`: the tensors that are known: weights
     """
 
     def __init__(
@@ -183,10 +167,7 @@ class Lowering(Place):
     def constant(self, index: int) -> npt.NDArray[Any]:
         """Return the numbers of a weight that the op reads.
 
-        Raises
-        ------
-        NotLowered
-            They can change between calls.
+        - raises `NotLowered`: they can change between calls
         """
         known = self.known(self.node.args[index])
         if known is None:
@@ -202,11 +183,7 @@ class Lowering(Place):
     def reshaped(self, x: Value, source: Sequence[Any], target: Sequence[Any]) -> Value:
         """Give a value another shape.
 
-        Parameters
-        ----------
-        x : Value
-        source, target : sequence of int or SymInt
-            Its sizes in torch, and those of the result.
+        - `source`, `target`: its sizes in torch, and those of the result
         """
         sizes = [_known(d) for d in target]
         given = [_known(d) for d in source]
