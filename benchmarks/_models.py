@@ -652,12 +652,43 @@ class Attention:
         return ops.attention(*inputs, causal=True)
 
 
+@dataclass(frozen=True)
+class Mlp:
+    """Products of rows by square weights, each with ReLU behind it."""
+
+    rows: int = 32
+    width: int = 256
+    layers: int = 6
+
+    def __str__(self) -> str:
+        return f"{self.layers} of {self.rows}x{self.width}x{self.width}, ReLU"
+
+    def arrays(self) -> dict[str, Array]:
+        weights = Weights()
+        for i in range(self.layers):
+            weights.linear(str(i), self.width, self.width)
+        return weights.arrays
+
+    def inputs(self) -> dict[str, Array]:
+        return {"x": normal(0, self.rows, self.width)}
+
+    def output_shape(self) -> tuple[int, ...]:
+        return (self.rows, self.width)
+
+    def run(self, ops: Ops, *inputs: Any) -> Any:
+        (x,) = inputs
+        for i in range(self.layers):
+            x = ops.relu(ops.linear(x, str(i)))
+        return x
+
+
 NETWORKS: dict[str, Callable[..., Network]] = {
     "encoder": Encoder,
     "resnet": ResNet,
     "mobilenet": MobileNet,
     "llama": Llama,
     "attention": Attention,
+    "mlp": Mlp,
 }
 
 

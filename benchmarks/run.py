@@ -7,10 +7,11 @@ of NumPy, before they are timed. What is not installed is not measured, and said
 
     pip install --group bench .
 
-Sections: call, weights, encoder, resnet, mobilenet, llama, attention, shapes, build, torch, onnx;
-all of them by default. In the section torch all ratios are to torch.compile with the backend of
-this package, in the section onnx to its models of ONNX files, elsewhere to its models. Data types:
-f32, bf16, int8, and w8 and w4, where weights are integers of so many bits and all else is f32.
+Sections: call, weights, encoder, resnet, mobilenet, llama, attention, mlp, shapes, build, torch,
+onnx; all of them by default. In the section torch all ratios are to torch.compile with the backend
+of this package, in the section onnx to its models of ONNX files, elsewhere to its models. Data
+types: f32, bf16, int8, and w8 and w4, where weights are integers of so many bits and all else is
+f32.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ AIM_SHAPE = 10.0
 AIM_SHAPES_MEMORY = 0.3
 
 SECTIONS = (
-    "call", "weights", "encoder", "resnet", "mobilenet", "llama", "attention", "shapes", "build",
-    "torch", "onnx",
+    "call", "weights", "encoder", "resnet", "mobilenet", "llama", "attention", "mlp", "shapes",
+    "build", "torch", "onnx",
 )  # fmt: skip
 # By default, and what else there is.
 DTYPES = {
@@ -95,6 +96,7 @@ DTYPES = {
     "mobilenet": ("f32", "int8"),
     "llama": ("f32", "bf16", "w8", "w4"),
     "attention": ("f32", "bf16"),
+    "mlp": ("f32", "bf16"),
 }
 MORE_DTYPES = {"resnet": ("bf16",), "mobilenet": ("bf16",)}
 # What networks are made with: in one row each, and with --quick.
@@ -107,6 +109,10 @@ SIZES: dict[str, list[Record]] = {
         {"count_heads": 12, "tokens": 512, "size": 64},
         {"count_heads": 32, "tokens": 2048, "size": 128},
         {"count_heads": 32, "tokens": 4096, "size": 128},
+    ],
+    "mlp": [
+        {},
+        *({"rows": rows, "width": width} for rows in (1, 8, 512) for width in (128, 1024, 4096)),
     ],
 }
 _SMALL_LLAMA = {"hidden": 256, "count_heads": 4, "key_heads": 2, "inner": 512}
@@ -122,6 +128,7 @@ QUICK_SIZES: dict[str, list[Record]] = {
         {"count_heads": 2, "tokens": 48, "size": 32},
         {"count_heads": 4, "tokens": 96, "size": 64},
     ],
+    "mlp": [{"rows": 3, "width": 64}, {"rows": 40, "width": 96}],
 }
 # What front ends are measured with, and by the name of which of the libraries.
 # The sizes of all-MiniLM-L6-v2.
