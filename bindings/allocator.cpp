@@ -74,8 +74,7 @@ struct block_header {
 constexpr size_t huge_page = size_t{1} << 21;
 
 void *system_malloc(size_t size, size_t alignment) {
-    const size_t unit
-            = std::max({alignment, default_alignment, size < huge_page ? 1 : huge_page});
+    const size_t unit = std::max({alignment, default_alignment, size < huge_page ? 1 : huge_page});
     const size_t total = (size + 2 * unit - 1) / unit * unit;
     if (total < size) return nullptr;
     auto *base = static_cast<char *>(std::aligned_alloc(unit, total));

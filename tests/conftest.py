@@ -27,6 +27,22 @@ def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "_known", Equal())
 
 
+@pytest.fixture(autouse=True)
+def the_package_compares_no_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`==` between values computes: the package itself asks which they are by ``is`` or id."""
+    from onednn_graph_py.model.building.value import Value
+
+    package = str(Path(sys.modules["onednn_graph_py"].__file__ or "").parent)
+    equal = Value.__eq__
+
+    def asked(self: Value, other: object) -> object:
+        caller = sys._getframe(1).f_code.co_filename
+        assert not caller.startswith(package), f"{caller} compares {self!r}"
+        return equal(self, other)
+
+    monkeypatch.setattr(Value, "__eq__", asked)
+
+
 @pytest.fixture(scope="session")
 def peaks_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache that holds only the machine's peaks."""

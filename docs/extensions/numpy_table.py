@@ -8,13 +8,15 @@ PAGE = Path(__file__).resolve().parents[1] / "guide_numpy.md"
 BEGIN, END = "<!-- table -->\n", "<!-- end of the table -->\n"
 
 TORCH = {
-    "expand_dims": "unsqueeze", "transpose": "permute", "reshape": "view, reshape", "concatenate": "cat",
-    "astype": "to", "clip": "clamp", "power": "pow", "special.expit": "sigmoid", "where": "where, masked_fill",
-    "broadcast_to": "expand", "split": "split, chunk", "absolute": "abs", "special.softmax": "softmax",
+    "expand_dims": "unsqueeze", "transpose": "permute", "reshape": "view, reshape",
+    "concatenate": "cat", "astype": "to", "clip": "clamp", "power": "pow",
+    "special.expit": "sigmoid", "where": "where, masked_fill", "broadcast_to": "expand",
+    "split": "split, chunk", "absolute": "abs", "special.softmax": "softmax",
     "special.log_softmax": "log_softmax", "swapaxes": "transpose", "max": "amax", "min": "amin",
-    "matmul": "matmul, bmm, mm", "divide": "div", "multiply": "mul", "subtract": "sub", "negative": "neg",
-    "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq",
-    "not_equal": "ne", "take": "index_select", "take_along_axis": "gather", "linalg.vector_norm": "norm",
+    "matmul": "matmul, bmm, mm", "divide": "div", "multiply": "mul", "subtract": "sub",
+    "negative": "neg", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
+    "equal": "eq", "not_equal": "ne", "take": "index_select", "take_along_axis": "gather",
+    "linalg.vector_norm": "norm",
 }  # fmt: skip
 """torch's names where they differ."""
 

@@ -7,9 +7,9 @@ import textwrap
 
 import numpy as np
 import pytest
-from _numpy_programs import RNG, TABLE, gpt, kalman, mel, vit, weights
 
 import onednn_graph_py as og
+from benchmarks._numpy_programs import RNG, TABLE, gpt, kalman, mel, vit, weights
 
 IDS = RNG.integers(0, 61, (2, 17)).astype(np.int32)
 SQUARE = weights(4, 4)

@@ -26,7 +26,10 @@ class _Attention(NamedTuple):
 def _attention(nodes: Sequence[Node]) -> _Attention | None:
     """Return the attention of a group, if its queries, keys and values are made elsewhere."""
     made = {v.id: n for n in nodes for v in n.outputs}
-    readers = {v.id: [n for n in nodes if v in n.inputs] for n in nodes for v in n.outputs}
+    readers: dict[int, list[Node]] = {v.id: [] for n in nodes for v in n.outputs}
+    for node in nodes:
+        for id in {v.id for v in node.inputs} & readers.keys():
+            readers[id].append(node)
     softmax = next((n for n in nodes if n.kind == "SoftMax"), None)
     if softmax is None:
         return None
