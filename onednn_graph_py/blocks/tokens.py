@@ -28,7 +28,8 @@ def rounded(x: Value, name: str | None) -> tuple[Value, Value]:
     for node in b.contents.nodes:
         known = node.inputs[1] if node.kind == "Divide" else None
         if known is not None and _is_step(known) and _holds_tokens_of(x, node.inputs[0]):
-            integers = next(n for n in b.contents.nodes if n.inputs == node.outputs)
+            ids = [v.id for v in node.outputs]
+            integers = next(n for n in b.contents.nodes if [v.id for v in n.inputs] == ids)
             return integers.outputs[0], known
     tokens = _tokens(x, part(name, "tokens"))
     if tokens.dtype != "f32":

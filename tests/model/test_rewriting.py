@@ -471,3 +471,16 @@ def test_parts_of_a_root_mean_square_that_are_read_elsewhere_are_there(monkeypat
     found = [n.kind for n in written(b)]
     assert found.count("RMSNorm") == 1  # the factor stays behind it, as the outcome is read
     assert {"Sqrt", "Multiply"} <= {*found}
+
+
+@pytest.mark.parametrize("axis", [0, -4])
+def test_one_scale_of_a_dim_of_1_is_the_tensors(axis):
+    """As a channel's oneDNN reads it as one of the rows of a product, out of bounds."""
+    x = np.random.default_rng(5).integers(-128, 128, (1, 3, 2, 5)).astype(np.int8)
+    w = np.random.default_rng(6).integers(-63, 64, (5, 4)).astype(np.int8)
+    b = og.GraphBuilder()
+    one = b.input(x.shape, "s8").dequantize(scales=[0.125], qtype="per_channel", axis=axis)
+    other = b.input(w.shape, "s8").dequantize(scales=[0.5])
+    b.output(one @ other)
+    wanted = (x.astype(np.float64) @ w) / 16
+    np.testing.assert_allclose(b.compile()(x, w), wanted, rtol=1e-6, atol=5 * 2.0**-10)

@@ -97,8 +97,7 @@ def combined(kind: str, *given: Any) -> Value | None:
     """
     dtype = result_type(*given)
     values = [v for v in given if isinstance(v, Value)]
-    is_comparison = kind == "GreaterEqual"
-    if dtype not in FLOATS and not (is_comparison and dtype == "s32"):
+    if dtype not in FLOATS and dtype != "s32":
         return None
     operands = [
         v if isinstance(v, Value) or is_number(v) else np.asarray(v).astype(array_dtype(dtype))
@@ -114,6 +113,8 @@ def combined(kind: str, *given: Any) -> Value | None:
         fits = False
     except OneDNNError:
         fits = True  # the op says it better
+    if not fits and dtype == "s32":
+        return None
     if not fits:
         operands = [cast(v, dtype) if isinstance(v, Value) else v for v in operands]
         if any(v is None for v in operands):

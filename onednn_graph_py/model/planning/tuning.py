@@ -19,6 +19,8 @@ from .trial import Trial
 
 _QUICKLY, _SECONDS = 0.05, 0.5
 """The seconds that one comparison takes at most, quickly or fully."""
+_LARGEST = 64 << 20
+"""The bytes of a group's constants up to which a quick search measures it."""
 _TRIES = 5  # how often a full search measures again what other processes disturbed
 
 
@@ -34,6 +36,11 @@ def _call(draft: PlanDraft, add: Callable[[], bool]) -> Callable[[], None] | Non
 def _as_written(draft: PlanDraft, choice: Choice) -> bool:
     fate = add_group(draft, choice.nodes, choice.partition, slow=True)
     return not isinstance(fate, Wrong | Refused)
+
+
+def _constant_bytes(choice: Choice) -> int:
+    constants = {v.id: v.data for n in choice.nodes for v in n.inputs}
+    return sum(data.nbytes for data in constants.values() if data is not None)
 
 
 def _emptied_cache(draft: PlanDraft) -> Callable[[], object] | None:
@@ -87,7 +94,8 @@ def tune(draft: PlanDraft, seconds: float) -> bool:
             kept = pace.known(key, undecided=not full)
             if kept is None:
                 began = time.monotonic()
-                in_time = full or spent < seconds  # one comparison in any case
+                # One comparison in any case. Each form packs the weights once more.
+                in_time = full or (spent < seconds and _constant_bytes(choice) <= _LARGEST)
                 pace.keep(key, _measured(draft, choice, form, empty) if in_time else None)
                 spent += time.monotonic() - began
     if full and choices and sys.stderr.isatty():

@@ -69,6 +69,18 @@ def _is_finite(value: Value) -> bool:
     return value.data is not None and bool(np.isfinite(np.float64(value.data)).all())
 
 
+def _with_one_scale(ops: Ops, node: Node) -> bool:
+    """Write one scale of a dim of 1 as the tensor's: products read it as one of several rows."""
+    if node.attr("qtype") != "per_channel" or len(node.attrs.get("scales", ())) != 1:
+        return False
+    ops.same(qtype="per_tensor")
+    return True
+
+
 AS_PRODUCTS: Rule = Rule("as products", ("Pow",), _as_products)
 
-EARLY = (AS_PRODUCTS, Rule("with operands of one shape", ("Select",), _with_one_shape))
+EARLY = (
+    Rule("with one scale", {"Dequantize", "Quantize"}, _with_one_scale),
+    AS_PRODUCTS,
+    Rule("with operands of one shape", ("Select",), _with_one_shape),
+)

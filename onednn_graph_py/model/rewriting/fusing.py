@@ -196,7 +196,13 @@ def _root_mean_squares(
 
 
 def _above_mean_square(ops: Ops, x: Value, shifted: Value) -> tuple[Value, float] | None:
-    """Return a value, and what is added to the mean of its squares over the last dim."""
+    """Return a value, and what is added to the mean of its squares over the last dim.
+
+    A value without its mean is left to LayerNorm, whose summand comes later.
+    """
+    centered = ops.maker(x, "Subtract")
+    if centered is not None and _reduced(ops, centered.inputs[1], "ReduceMean") is not None:
+        return None
     for mean, shift in ops.operands(shifted, "Add"):
         squares, epsilon = _reduced(ops, mean, "ReduceMean"), number_of(shift)
         if squares is None or epsilon is None or not epsilon > 0:
