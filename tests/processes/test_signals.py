@@ -31,7 +31,7 @@ ENDED = [
 ]
 KILLED = [(name, signal.SIGKILL, False) for name in ("compare", "replay", "shrink")]
 # What commands write to by themselves.
-KEPT = {"capabilities": "cache/capabilities", "selftest": "cache/"}
+KEPT = {"capabilities": "cache/capabilities", "explain": "cache/paces/", "selftest": "cache/"}
 
 
 @pytest.fixture(scope="module")

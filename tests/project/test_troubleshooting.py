@@ -455,7 +455,7 @@ def in_a_fork(call: str) -> str:
         import numpy as np
         import onednn_graph_py as og
         warnings.filterwarnings("ignore", category=DeprecationWarning)
-        x = np.ones((64, 64), np.float32)
+        x = np.ones((256, 512), np.float32)  # a smaller model runs on one thread
         b = og.GraphBuilder()
         b.output(b.input(x.shape).tanh())
         model = b.compile(threads=2)

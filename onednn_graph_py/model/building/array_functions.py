@@ -164,15 +164,14 @@ def _round(x: Any, decimals: int = 0) -> Any:
     return cast(cast(x, "f32").round(), x.dtype)  # type: ignore[union-attr]
 
 
-@_row("Square, Sqrt, or products where the exponent is a half of a small number", "power", "pow")
+@_row("Pow, Square or Sqrt by a number", "power", "pow")
 def _power(x: Any, y: Any) -> Any:
     if not isinstance(x, Value) or x.dtype not in FLOATS or not is_number(y):
         return None
     exponent = float(y)
     if exponent in (0.5, 1, 2):
         return {0.5: x.sqrt, 1: lambda: x, 2: x.square}[exponent]()
-    products = (exponent * 2).is_integer() and 0 < abs(exponent) <= 8
-    return x.pow(beta=exponent) if products else None
+    return x.pow(beta=exponent)
 
 
 @_row("Clamp, or Maximum and Minimum", "clip")

@@ -42,7 +42,7 @@ class Contents:
     """The contents of a builder, which the package itself may change."""
 
     inputs: list[Value] = field(default_factory=list)
-    constants: list[Value] = field(default_factory=list)
+    constants: dict[int, Value] = field(default_factory=dict)  # by id
     nodes: list[Node] = field(default_factory=list)
     outputs: dict[str, Value] = field(default_factory=dict)
 
@@ -104,7 +104,7 @@ class GraphBuilder(BuilderMethods):
     @property
     def constants(self) -> tuple[Value, ...]:
         """All constants, including those made from Python numbers."""
-        return tuple(self.contents.constants)
+        return tuple(self.contents.constants.values())
 
     @property
     def outputs(self) -> dict[str, Value]:
@@ -262,7 +262,7 @@ class GraphBuilder(BuilderMethods):
         value = Value(self, values.shape, dtype, made)
         value.data = placed(values, dtype, made, copy)
         value.described(value.shape)
-        self.contents.constants.append(value)
+        self.contents.constants[value.id] = value
         return value
 
     def output(self, /, *values: Value, **named: Value) -> None:
@@ -324,9 +324,9 @@ class GraphBuilder(BuilderMethods):
                 made.append(convert(i, operand))
             yield tuple(made)
         except Exception:
-            fresh = {v.id for v, operand in zip(made, given, strict=False) if v is not operand}
-            kept = [v for v in self.contents.constants if v.id not in fresh]
-            self.contents.constants = kept
+            for value, operand in zip(made, given, strict=False):
+                if value is not operand:  # other threads may add constants meanwhile
+                    del self.contents.constants[value.id]
             raise
 
     # -- ops
@@ -611,12 +611,12 @@ class GraphBuilder(BuilderMethods):
         made = GraphBuilder(self.engine_kind, self.fpmath_mode, apply_to_int=self.apply_to_int)
         made.origin = self.origin
         c = self.contents
-        made.contents = Contents(list(c.inputs), list(c.constants), list(c.nodes), dict(c.outputs))
+        made.contents = Contents(list(c.inputs), dict(c.constants), list(c.nodes), dict(c.outputs))
         return made
 
     def __reduce__(self) -> Any:
         c = self.contents
-        values = [*c.inputs, *c.constants, *(v for n in c.nodes for v in n.outputs)]
+        values = [*c.inputs, *c.constants.values(), *(v for n in c.nodes for v in n.outputs)]
         number = {v.id: i for i, v in enumerate(values)}
         return _restored, (
             self.engine_kind.name,
@@ -690,7 +690,7 @@ def _restored(
         made.append(node)
     builder.contents = Contents(
         values[:count],
-        values[count : count + constants],
+        {v.id: v for v in values[count : count + constants]},
         made,
         {name: values[i] for name, i in outputs.items()},
     )

@@ -173,7 +173,7 @@ class Copy:
         if dtype == value.dtype and shape is None:
             made = Value(self.builder, value.shape, dtype, value.name)
             made.data = value.data  # private and read-only, so it may be shared
-            contents.constants.append(made)
+            contents.constants[made.id] = made
             return made
         data = value.data if shape is None else value.data.reshape(tuple(shape))
         return self.builder.constant(data, dtype, name=value.name)
@@ -239,7 +239,7 @@ def _drop_unread(copy: Copy, read: Container[int]) -> None:
     still |= {v.id for v in contents.outputs.values()}
     unread = {v.id for i, v in copy.values.items() if i in read} - still
     contents.inputs = [v for v in contents.inputs if v.id not in unread]
-    contents.constants = [v for v in contents.constants if v.id not in unread]
+    contents.constants = {i: v for i, v in contents.constants.items() if i not in unread}
 
 
 def _mark_outputs(copy: Copy, kept: Sequence[int], part: bool) -> None:

@@ -74,7 +74,7 @@ def bind_constants(builder: GraphBuilder, path: str) -> None:
         if value.dtype not in _PACKED:
             stored = stored.view(NUMPY_DTYPES[value.dtype]).reshape(value.shape or ())
         value.data, value.strides = aligned_copy(stored), None
-        contents.constants.append(value)
+        contents.constants[value.id] = value
     contents.inputs = [v for v in contents.inputs if v.data is None]
 
 
