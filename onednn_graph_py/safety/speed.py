@@ -53,7 +53,7 @@ def _takes(base: Op, wide: Wide, conditions: Conditions, by_matrix: bool) -> boo
 
 
 _UNKNOWN_TO_MATMUL = ("x1", "11x1", "1x1x", "x1x1", "xx11", "xx1x", "xxx1")
-_UNKNOWN_TO_MATMUL_OF_ROWS = ("1x1", "x11", "1x11", "1xx1", "1xxx", "x111", "x11x", "x1xx")
+_UNKNOWN_TO_MATMUL_OF_ROWS = ("1x1", "x11", "11xx", "1x11", "1xx1", "1xxx", "x111", "x11x", "x1xx")
 """Of products by a matrix, in which oneDNN makes rows of all dims but the last."""
 _UNKNOWN_TO_MATMUL_OF_3_7 = (*_UNKNOWN_TO_MATMUL, "11xx")
 
