@@ -60,17 +60,12 @@ KNOWN: dict[str, Known] = {
     "op/f32/reciprocal.json": Known(
         Verdict.UNSUPPORTED, "(Reciprocal): oneDNN has no kernel for it in f32"
     ),
-    # With the layouts of its file it has one; a model's results are row-major.
-    "op/f32/prelu_bwd_dw_5d.json": Known(
-        Verdict.UNSUPPORTED, "could not create a primitive descriptor for the prelu backward"
-    ),
     "pattern/f32/maxpool_sum_relu_fusion.json": _split("wide_operand_behind_pooling"),
     "pattern/int8/int8_maxpool_add_mul_fusion.json": _split("wide_operand_behind_pooling"),
     # Its scales are of the weights' second dim, which has one element here.
     "pattern/int8/int8_depthwise_conv_fusion.json": Known(
         Verdict.SPLIT, "[scales_of_input_channels]", lambda: LINKED < (3, 8)
     ),
-    "op/f32/select.json": _split("select_of_infinity"),
     "complex_fusion/mha/MHA-distill_bert-inf-int8-bs1.json": _split("attention_select"),
     "complex_fusion/mha/MHA-starcoder-inf-fp32-bs1.json": _split(
         "attention_batches", fused_since=(3, 13)

@@ -179,7 +179,13 @@ def test_calls_are_timed():
     assert result.unfused_ms > 0
     alone = measure.measure(PATTERNS["FP-14"], case_of("FP-14", "first operand"))
     assert alone.fused_ms > 0
-    assert alone.unfused_ms is None  # there is no kernel of Reciprocal by itself
+    assert alone.unfused_ms > 0  # without a kernel of its own, Reciprocal is written as a Divide
+
+
+def test_what_runs_in_no_way_alone_has_no_time_apart():
+    b = og.GraphBuilder()
+    b.output(b.op("Pow", b.input((4, 6)).relu(), beta=1.7))
+    assert measure._unfused(b, og.fill_inputs(b)) is None
 
 
 def test_partitions_for_a_gpu_need_none():

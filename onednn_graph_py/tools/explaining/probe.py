@@ -43,6 +43,7 @@ class Group:
     supported: bool
     trouble: str = ""
     slow: str = ""
+    kinds: tuple[str, ...] = ()  # of the ops as rules wrote them
     _compile: Callable[[], tuple[str, str]] | None = None
 
     def compiled(self) -> Group:
@@ -126,7 +127,8 @@ def grouped(
         compiling = partial(_compiled, draft, nodes, partition) if compiles else None
         defect = known_defect(draft, Candidate(nodes, partition))
         trouble = "" if defect is None else defect.why
-        group = Group(known, True, trouble, _compile=compiling)
+        kinds = tuple(n.kind for n in nodes)
+        group = Group(known, True, trouble, kinds=kinds, _compile=compiling)
         made.append(group.compiled() if compiled else group)
     return made
 

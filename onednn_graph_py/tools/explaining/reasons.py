@@ -125,7 +125,10 @@ def _reason(around: Around, status: Status, group: Group, probe: Probe, search: 
 
 def _why(around: Around, status: Status, group: Group) -> str:
     if status == "in parts":
-        rest = " + ".join(n.kind for n in group.nodes)
+        kinds = tuple(n.kind for n in group.nodes)
+        rest = " + ".join(group.kinds)
+        if sorted(kinds) != sorted(group.kinds):
+            rest += f", as which {' + '.join(kinds)} is written"
         return f"oneDNN fuses {rest}, but it runs in parts: {_plain(group.trouble or group.slow)}"
     if status == "unsupported":
         return _why_unsupported(around, group)
