@@ -88,8 +88,8 @@ class Assembly:
             made = self._lowered(node)
         except Exception as e:
             del c.inputs[before[0] :], c.nodes[before[2] :]
-            for id in list(c.constants)[before[1] :]:
-                del c.constants[id]
+            for number in list(c.constants)[before[1] :]:
+                del c.constants[number]
             for value in self.inputs[before[0] :]:
                 del self.values[value], self.inputs[-1]
             for key in list(self._constants)[before[3] :]:

@@ -40,9 +40,11 @@ from onednn_graph_py import (
     selftest,
     shrinking,
     sycl_interop,
+    tuning,
 )
 from onednn_graph_py.frontends import regions
 from onednn_graph_py.model import verdicts
+from onednn_graph_py.model.building.attached_methods import ArrayMethods
 from onednn_graph_py.model.methods import METHODS
 
 LT = og.logical_tensor
@@ -301,6 +303,33 @@ def building():
         fails(lambda: b.op("Nothing", x)), fails(lambda: b.matmul(x, x, transpose_a="no"))
         fails(lambda: x + np.ones((7, 7, 7), "f"))
         assert OPS
+
+    return run
+
+
+@case(5)
+def functions_of_numpy():
+    matrix = random(4, 4)
+    given = {
+        "astype": ["bf16"],
+        "clip": [0, 1],
+        "dot": [matrix],
+        "repeat": [2],
+        "reshape": [-1],
+        "swapaxes": [0, 1],
+        "take": [[0]],
+    }
+    names = [n for n in METHODS[ArrayMethods] if not n.startswith("_") and n != "as_numpy"]
+
+    def run():
+        b = og.GraphBuilder()
+        x = b.input((4, 4)).relu()
+        for name in names:
+            getattr(x, name)(*given.get(name, ()))
+        x.softmax(-1)
+        x += 1.0
+        np.exp(x, out=x)
+        fails(lambda: np.fft.fft(x)), fails(lambda: x.take([9], axis=7)), fails(lambda: bool(x))
 
     return run
 
@@ -661,6 +690,28 @@ def verdicts_on_partitions():
     return run
 
 
+@case(1, kernels=8)
+def tunings():
+    folder = tempfile.mkdtemp()
+    b = og.GraphBuilder()
+    b.output(b.input((64, 256)) @ random(256, 512))
+
+    def run():
+        with patch.dict(os.environ, ONEDNN_GRAPH_PY_CACHE=folder):
+            b.compile(tune="full")
+            assert len(tuning.show().splitlines()) == len(tuning.measurements()) + 1
+            written = tuning.export("timings.json")
+            tuning.clear()
+            assert not tuning.measurements()
+            assert tuning.load("timings.json") == written
+            fails(lambda: tuning.load("nowhere.json"), OSError)
+            tuning.clear()
+        shutil.rmtree(folder)
+        og.clear_caches()
+
+    return run
+
+
 @case(1, kernels=20)
 def selftests():
     from onednn_graph_py.tools import command_line as cli
@@ -721,7 +772,7 @@ if sycl_interop.missing() is None:
 
 MODULES = [
     og, og.blocks, og.dtypes, og.errors, og.reference, og.serialization, capture, export, ops,
-    parallel, regions, replay, selftest, shrinking, verdicts,
+    parallel, regions, replay, selftest, shrinking, tuning, verdicts,
 ]  # fmt: skip
 
 ELSEWHERE = {

@@ -658,7 +658,7 @@ def test_products_read_transposed_tensors_by_their_strides():
 
 
 def test_a_scale_along_a_kernels_dim_is_not_read_as_those_of_channels():
-    """oneDNN would read 64 scales, of which there is one."""
+    """As channels' oneDNN would read 64 scales, of which there is one; it is the tensor's."""
     b = og.GraphBuilder()
     x = b.input((5, 8, 2), "u8").dequantize(scales=[2.0**-7], zps=[0], qtype="per_tensor")
     integers = np.random.default_rng(0).integers(-60, 61, (64, 2, 1)).astype(np.int8)
@@ -666,9 +666,7 @@ def test_a_scale_along_a_kernels_dim_is_not_read_as_those_of_channels():
     window = {"strides": (2,), "pads_begin": (0,), "pads_end": (0,), "dilations": (1,)}
     y = x.convolution(w, data_format="NCX", weights_format="OIX", groups=4, **window)
     b.output(y.square())
-    with pytest.warns(RuntimeWarning, match="scales_of_input_channels"):
-        model = b.compile()
-    assert not any({"Dequantize", "Convolution"} <= set(s.ops) for s in model.steps())
+    model = b.compile()  # a warning would fail
     assert model.verify()
 
 
