@@ -4,6 +4,7 @@ import gc
 import signal
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,8 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1]))
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_measured() -> Iterator[None]:
     """Take every way to run a group for as fast as others: on a busy machine times vary."""
     from onednn_graph_py.machine.pace import Pace
     from onednn_graph_py.model.planning import pace
@@ -24,7 +25,9 @@ def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
             equal = Pace(1e-4, 1e-4) if key.way == pace.APART else None  # type: ignore[attr-defined]
             return self.setdefault(key, pace.Kept(equal))  # kept, as helper processes are told
 
-    monkeypatch.setattr(pace, "_known", Equal())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pace, "_known", Equal())
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -31,7 +31,10 @@ ENDED = [
 ]
 KILLED = [(name, signal.SIGKILL, False) for name in ("compare", "replay", "shrink")]
 # What commands write to by themselves.
-KEPT = {"capabilities": "cache/capabilities", "explain": "cache/paces/", "selftest": "cache/"}
+KEPT = {
+    "capabilities": "cache/capabilities", "compare": "cache/paces/", "explain": "cache/paces/",
+    "selftest": "cache/",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

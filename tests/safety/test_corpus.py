@@ -64,7 +64,7 @@ KNOWN: dict[str, Known] = {
     "pattern/int8/int8_maxpool_add_mul_fusion.json": _split("wide_operand_behind_pooling"),
     # Its scales are of the weights' second dim, which has one element here.
     "pattern/int8/int8_depthwise_conv_fusion.json": Known(
-        Verdict.SPLIT, "[scales_of_input_channels]", lambda: LINKED < (3, 8)
+        Verdict.SPLIT, "[scales_of_input_channels]", lambda: not current().amx
     ),
     "complex_fusion/mha/MHA-distill_bert-inf-int8-bs1.json": _split("attention_select"),
     "complex_fusion/mha/MHA-starcoder-inf-fp32-bs1.json": _split(
