@@ -171,5 +171,6 @@ class Entries:
         """Yield all results that can be trusted, with their keys as ``of``."""
         for file in sorted(self.folder.glob("*.json")):
             result = load(file)
-            if isinstance(result, dict) and isinstance(result.get("of"), str):
+            of = result.get("of") if isinstance(result, dict) else None
+            if isinstance(of, str) and self._file(of) == file:
                 yield result

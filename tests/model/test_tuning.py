@@ -141,7 +141,15 @@ def test_a_pickle_carries_what_decided(cache, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(
     "damage",
-    ["", "{", "[]", '{"of": 1}', '{"seconds": [1, 2]}', '{"seconds": [0.0, 1e999]}'],
+    [
+        "",
+        "{",
+        "[]",
+        '{"of": 1}',
+        '{"of": "another", "seconds": [1.0, 2.0]}',
+        '{"seconds": [1, 2]}',
+        '{"seconds": [0.0, 1e999]}',
+    ],
 )
 def test_a_damaged_entry_is_measured_again(cache, monkeypatch, damage):
     compared = takes(monkeypatch, 3e-4, 2e-4)
@@ -149,6 +157,7 @@ def test_a_damaged_entry_is_measured_again(cache, monkeypatch, damage):
     for file in cache.rglob("*.json"):
         of = json.loads(file.read_text())["of"]
         file.write_text(damage.replace('{"seconds"', f'{{"of": {json.dumps(of)}, "seconds"'))
+    assert og.tuning.measurements() == ()
     another_process(monkeypatch)
     assert is_convolution(product().compile())
     assert len(compared) == 2
