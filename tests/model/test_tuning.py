@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import onednn_graph_py as og
+from onednn_graph_py.machine import store
 from onednn_graph_py.machine.cpu_runtime import threads_can_be_set
 from onednn_graph_py.machine.pace import Pace
 from onednn_graph_py.model.planning import pace, tuning, work
@@ -162,6 +163,17 @@ def test_a_damaged_entry_is_measured_again(cache, monkeypatch, damage):
     assert is_convolution(product().compile())
     assert len(compared) == 2
     assert len(og.tuning.measurements()) == 1
+
+
+def test_the_oldest_entries_go_when_there_are_too_many(cache, monkeypatch):
+    monkeypatch.setattr(store, "_MOST", 40)
+    entries = store.Entries("paces")
+    for i in range(257):
+        entries.keep_first(f"group {i}", {"seconds": [1.0, 2.0]}, lambda _: True)
+        os.utime(entries._file(f"group {i}"), ns=(i, i))
+    kept = {entry["of"] for entry in entries.all()}
+    # The last write was looked at before its own age was set.
+    assert kept == {f"group {i}" for i in range(257 - 30, 257)}
 
 
 def test_timings_go_to_another_machine_of_its_kind(cache, monkeypatch, tmp_path):
