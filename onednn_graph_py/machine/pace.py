@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
 
 from .timing import timed
@@ -36,8 +35,8 @@ def _waits() -> dict[str, int] | None:
     try:
         for thread in os.listdir("/proc/self/task"):
             with suppress(FileNotFoundError, ProcessLookupError):  # the thread ended
-                file = Path(f"/proc/self/task/{thread}/schedstat")
-                waits[thread] = int(file.read_text().split()[1])
+                with open(f"/proc/self/task/{thread}/schedstat", "rb", buffering=0) as file:
+                    waits[thread] = int(file.read(64).split()[1])
     except (OSError, ValueError, IndexError):
         return None
     return waits or None
