@@ -34,9 +34,12 @@ def _waits() -> dict[str, int] | None:
     waits = {}
     try:
         for thread in os.listdir("/proc/self/task"):
-            with suppress(FileNotFoundError, ProcessLookupError):  # the thread ended
-                with open(f"/proc/self/task/{thread}/schedstat", "rb", buffering=0) as file:
-                    waits[thread] = int(file.read(64).split()[1])
+            name = f"/proc/self/task/{thread}/schedstat"
+            with (
+                suppress(FileNotFoundError, ProcessLookupError),  # the thread ended
+                open(name, "rb", buffering=0) as file,
+            ):
+                waits[thread] = int(file.read(64).split()[1])
     except (OSError, ValueError, IndexError):
         return None
     return waits or None
