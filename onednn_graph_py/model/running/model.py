@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -752,17 +751,6 @@ class CompiledGraph(_core._model_base, ModelMethods):
     def __reduce__(self) -> Any:
         device = None if self._queue is None else self._queue.queue.sycl_device.get_filter_string()
         return _restored, (self.builder, self.options, device, dict(self._shared.measured))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the graph into a file, as `GraphBuilder.save` does.
-
-        Raises
-        ------
-        InvalidArgumentsError
-            The model released its constants (`release_constants`).
-        """
-        require_plain(self.builder.constants, f"{self.name}.save")
-        self.builder.save(path)
 
 
 def _require_edges_for_queue(name: str, builder: GraphBuilder) -> None:

@@ -9,18 +9,20 @@ from pathlib import Path
 from ...base.errors import InvalidArgumentsError
 from ...base.text.options import add_command, add_forms, add_set, seconds
 from ...model.building.builder import GraphBuilder
+from ...model.running.model import CompiledGraph
 from ...serialization import load, parse, to_builder
 from ...serialization.options import parse_rewritings
 from .explain import explain
 
 
-def _graph(file: Path, options: list[str]) -> GraphBuilder:
-    """Read the graph of a file, and rewrite it.
+def _graph(file: Path, options: list[str]) -> GraphBuilder | CompiledGraph:
+    """Read the graph or the model of a file, and rewrite a graph.
 
     - raises `OneDNNError, OSError`
     """
     if not options:
-        return load(file)
+        made: GraphBuilder | CompiledGraph = load(file)
+        return made
     rewritings = parse_rewritings(options)
     if len(rewritings) > 1:
         raise InvalidArgumentsError(
