@@ -72,14 +72,14 @@ def save(model: CompiledGraph, path: str | os.PathLike[str]) -> None:
     constants = [_stored(v) for v in builder.constants]
     measured = [
         [*key, kept.pace.fused, kept.pace.apart]
-        for key, kept in model._shared.measured.items()
+        for key, kept in model.measured.items()
         if kept.pace is not None
     ]
     header = {
         "graph": _described(builder),
         "constants": [[c.nbytes, zlib.crc32(c)] for c in constants],
         "options": model.options,
-        "sizes": [list(map(list, shapes)) for shapes in list(model._made)],
+        "sizes": [list(map(list, shapes)) for shapes in model.sizes],
         "facts": facts(),
         "measured": measured,
     }

@@ -124,7 +124,7 @@ def test_the_sizes_are_compiled_again(tmp_path):
         model(np.zeros((rows, 6), np.float32))
     model.save(tmp_path / "m.og")
     loaded = og.load(tmp_path / "m.og")
-    assert set(loaded._made) == {((4, 6),), ((11, 6),)}
+    assert set(loaded.sizes) == {((4, 6),), ((11, 6),)}
 
 
 def test_what_was_measured_goes_with_the_model_to_a_cpu_of_its_kind_only(tmp_path, monkeypatch):

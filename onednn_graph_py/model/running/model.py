@@ -412,6 +412,17 @@ class CompiledGraph(_core._model_base, ModelMethods):
         """The number of arrays copied so far: for strides, alignment, or another device."""
         return self._counters.copies
 
+    @property
+    def sizes(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """The shapes of the inputs for which it is compiled, the least recently used first."""
+        with self._lock:
+            return tuple(self._made)
+
+    @property
+    def measured(self) -> Paces:
+        """The times by which its groups run as written, apart or in another form."""
+        return dict(self._shared.measured)
+
     def steps(self, *shapes: Sequence[int]) -> tuple[Step, ...]:
         """List the model's steps, in order.
 
@@ -750,7 +761,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
 
     def __reduce__(self) -> Any:
         device = None if self._queue is None else self._queue.queue.sycl_device.get_filter_string()
-        return _restored, (self.builder, self.options, device, dict(self._shared.measured))
+        return _restored, (self.builder, self.options, device, self.measured)
 
 
 def _require_edges_for_queue(name: str, builder: GraphBuilder) -> None:
