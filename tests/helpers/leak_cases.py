@@ -661,7 +661,6 @@ def comparing():
 
     def run():
         found = og.compare(b, threads=[1], seconds=0, verify=False)
-        found.to_markdown()
         found.to_dict()
 
     return run
