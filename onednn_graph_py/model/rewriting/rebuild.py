@@ -9,7 +9,6 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ... import _core
 from ...base.errors import InvalidArgumentsError
 from ..building.builder import GraphBuilder
 from ..building.value import Node, Value
@@ -254,10 +253,3 @@ def _mark_outputs(copy: Copy, kept: Sequence[int], part: bool) -> None:
         outside |= {v.id for n in others for v in n.inputs}
         outputs = {f"v{numbers[i]}": v for i, v in made.items() if i in outside}
     copy.builder.output(**{name: copy.values[v.id] for name, v in outputs.items()})
-
-
-def for_gpu(builder: GraphBuilder) -> GraphBuilder:
-    """Copy a graph for GPUs."""
-    made = builder.snapshot()
-    made.engine_kind = _core.engine.kind.gpu
-    return made
