@@ -635,7 +635,7 @@ def seeing():
             drawn.svg()
         with og.profile() as p:
             model(X)
-        p.chrome_trace(), p.save(path.with_suffix(".json")), p.steps, list(p.recorded())
+        p.chrome_trace(), p.save(path.with_suffix(".json")), p.steps
         log = og.verbose_log(["onednn_verbose,v1,primitive,exec,cpu,x", "nothing"])
         log.summary(), repr(log)
         model.verify(X)

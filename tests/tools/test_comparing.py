@@ -298,9 +298,7 @@ def test_a_package_that_does_not_start_is_told(tmp_path):
 
 def test_another_version_of_the_package_is_told(monkeypatch):
     monkeypatch.setattr(installs, "__version__", "9.9")
-    with pytest.raises(
-        og.InvalidArgumentsError, match=r"9\.9: install equal versions"
-    ):
+    with pytest.raises(og.InvalidArgumentsError, match=r"9\.9: install equal versions"):
         og.compare(matmul_relu(), onednn=sys.executable)
 
 

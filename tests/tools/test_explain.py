@@ -331,17 +331,7 @@ def test_wrong_arguments_are_refused():
         og.explain("model")
 
 
-def test_places_in_one_file_are_told_in_a_line():
-    def step(*places):
-        return StepFacts(tuple(OpFacts("Add", "", p) for p in places), "oneDNN", (), ())
-
-    told = [
-        (["a.py:3", "a.py:5", "a.py:3"], ["a.py:3, 5"]),
-        (["In[2]:1", "<string>:2", "b c.py:9"], ["In[2]:1", "b c.py:9"]),
-        (
-            ["d/g.json: graph[0] 'x: 1'", "d/g.json: graph[12]"],
-            ["d/g.json: graph[0] 'x: 1', graph[12]"],
-        ),
-    ]
-    for given, lines in told:
-        assert step_lines(step(*given)) == [("made at", line) for line in lines]
+def test_places_are_told_once_and_in_a_line():
+    places = ("a.py:3", "d/g.json: graph[12]", "<string>:2", "a.py:3")
+    step = StepFacts(tuple(OpFacts("Add", "", p) for p in places), "oneDNN", (), ())
+    assert step_lines(step) == [("made at", "a.py:3, d/g.json: graph[12]")]

@@ -49,8 +49,6 @@ class Edit:
     hidden: frozenset[int] = frozenset()  # numbers of values that are no longer outputs
     # the kinds of ops at some positions, to check that an edit is for a graph
     kinds: Mapping[int, str] = field(default_factory=dict)
-    fpmath_mode: str | None = None
-    apply_to_int: bool | None = None  # options of the copy; by default the builder's
 
 
 class Copy:
@@ -63,9 +61,8 @@ class Copy:
     def __init__(self, source: GraphBuilder, edit: Edit) -> None:
         self.source = source
         self.edit = edit
-        to_int = source.apply_to_int if edit.apply_to_int is None else edit.apply_to_int
         self.builder = GraphBuilder(
-            source.engine_kind, edit.fpmath_mode or source.fpmath_mode, apply_to_int=to_int
+            source.engine_kind, source.fpmath_mode, apply_to_int=source.apply_to_int
         )
         self.stands: dict[int, int] = {}
         self.values: dict[int, Value] = {}

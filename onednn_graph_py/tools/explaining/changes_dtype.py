@@ -1,4 +1,4 @@
-"""Changes of data types: of ops, parameters, regions and quantized tensors; of the fpmath_mode."""
+"""Changes of data types: of ops, parameters, regions and quantized tensors."""
 
 from __future__ import annotations
 
@@ -27,21 +27,6 @@ def integer_types(around: Around) -> Iterator[Change]:
         what = ("the result" if value is node.outputs[0] else "input 0") + f" of {called(node)}"
         edit = Edit(dtypes={around.numbers[value.id]: other})
         yield Change(f"make {what} {other}", around.checked(edit), exact=False)
-
-
-def math_modes(around: Around) -> Iterator[Change]:
-    """Yield candidates with a mode that covers integers, which compressed weights need."""
-    if not any(n.kind == "DynamicDequantize" for n in around.concerned):
-        return
-    builder = around.builder
-    for mode in dict.fromkeys((builder.fpmath_mode.name, "any")):
-        if mode == builder.fpmath_mode.name and builder.apply_to_int:
-            continue
-        yield Change(
-            f"build the graph with fpmath_mode={mode!r} and apply_to_int=True",
-            around.checked(Edit(fpmath_mode=mode, apply_to_int=True)),
-            exact=False,
-        )
 
 
 _FLOATS = ("f32", "bf16", "f16")

@@ -84,7 +84,7 @@ class Explanation:
         Memory of all other tensors, and scratch memory if oneDNN leaves that to its callers (from
         3.13 on); None if the graph does not compile.
     seconds : float or None
-        The median of the steps' sums over many calls.
+        The sum of the steps' medians over many calls.
     calls : int
         Number of timed calls.
     machine : Machine or None

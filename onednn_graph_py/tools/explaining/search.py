@@ -35,7 +35,6 @@ FAMILIES: dict[str, Family] = {
     "quantization": changes_quantization.missing_quantization,
     "integer types": changes_dtype.integer_types,
     "the types of parameters": changes_dtype.parameter_types,
-    "fpmath_mode": changes_dtype.math_modes,
     "data types of the op": changes_dtype.op_types,
     "data types of all connected ops": changes_dtype.region_types,
 }
