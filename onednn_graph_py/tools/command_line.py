@@ -39,9 +39,6 @@ _MODULES = {
 }
 """The commands in the order of the help, and the module that has a function ``add_COMMAND``."""
 
-_RENAMED = {"run": "replay", "reduce": "shrink"}
-
-
 # Extras, and a module that each needs.
 _EXTRAS = {"torch": "torch", "onnx": "onnx_ir", "ray": "ray"}
 
@@ -99,9 +96,6 @@ def _parser() -> argparse.ArgumentParser:
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command of a command line; return the exit status."""
     words = list(sys.argv[1:] if words is None else words)
-    if words and words[0] in _RENAMED:
-        old, words[0] = words[0], _RENAMED[words[0]]
-        print(f"{old}: this command is now called {words[0]}", file=sys.stderr)
     parser = _parser()
     if not words:
         print(_screen(parser))

@@ -57,16 +57,6 @@ def test_a_reader_that_stops_early_is_no_error():
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize(("old", "new"), [("run", "replay"), ("reduce", "shrink")])
-def test_an_old_name_of_a_command_still_works_and_says_the_new_one(old, new, capsys):
-    with pytest.raises(SystemExit) as ended:
-        cli.main([old, "--help"])
-    assert ended.value.code == 0
-    told = capsys.readouterr()
-    assert told.err == f"{old}: this command is now called {new}\n"
-    assert told.out.startswith(f"usage: python -m onednn_graph_py {new} ")
-
-
 # -- the screen, help, versions
 
 COMMANDS = cli._commands(cli._parser())

@@ -36,7 +36,6 @@ def _explain(arguments: argparse.Namespace) -> int:
         _graph(Path(arguments.file), arguments.set),
         seconds=arguments.seconds,
         what_if=not arguments.no_what_if,
-        onednn=arguments.onednn,
         timeout=arguments.timeout,
     )
     if arguments.form == "json":
@@ -62,14 +61,6 @@ def add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     add_set(parser, "rewrite the graph first, as replay does: in-shapes=0:2x3, dt=bf16, mb=4, ...")
     add_forms(parser, json="print the explanation as JSON", html="print the explanation as HTML")
     parser.add_argument("--no-what-if", action="store_true", help="do not try changes to the graph")
-    parser.add_argument(
-        "--onednn",
-        action="append",
-        default=[],
-        metavar="ENVIRONMENT",
-        help="also ask another oneDNN: the folder or Python of a virtual environment with this "
-        "package; repeat the option for more",
-    )
     parser.add_argument(
         "--seconds",
         type=seconds,
