@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import GraphBuilder, Value
 from ..base.dtypes import numpy_dtype
-from ..machine.cpu import lacks_bf16, largest_int8_weight
+from ..machine.cpu import lacks, largest_int8_weight
 from ._classifier import Classifier, train
 from ._run import BuiltRun, Case, Skipped
 
@@ -86,7 +86,7 @@ def run() -> Iterator[Case | Skipped]:
     classifier = train()
     layers = len(classifier.layers)
     yield _run("f32", classifier, _float_network(classifier, "f32"), layers)
-    reason = lacks_bf16()
+    reason = lacks("bf16")
     if reason is None:
         yield _run("bf16", classifier, _float_network(classifier, "bf16"), layers)
     else:

@@ -115,8 +115,6 @@ def windows(
     spatial: Sequence[int],
     kernel: Sequence[int],
     count: Sequence[int],
-    *,
-    transposed: bool = False,
 ) -> Windows:
     """Return the positions of an op's windows.
 
@@ -124,7 +122,6 @@ def windows(
     - `spatial`: the spatial dims over which windows slide: those of the larger one of input and
       output
     - `count`: the number of windows, for each spatial dim
-    - `transposed`: whether the op is a transposed convolution, or its gradient
     """
     rank = len(kernel)
     strides = spatial_attr(call, "strides", rank, 1)
@@ -135,6 +132,7 @@ def windows(
     elif auto_pad == "VALID":
         begin = (0,) * rank
     else:
+        transposed = call.kind.startswith("ConvTranspose")
         begin = tuple(
             _same_padding(0 if transposed else size, k, s, d, lower=auto_pad == "SAME_LOWER")
             for size, k, s, d in zip(spatial, kernel, strides, dilations, strict=True)

@@ -88,7 +88,7 @@ def check_passed(done: subprocess.CompletedProcess[str], partitions: list[list[s
 ATTENTION = ["MatMul", "Divide", "Add", "SoftMax", "MatMul"]
 # Types in which attention runs on this CPU.
 TYPES = [name for name in ("f32", "bf16", "f16") if cpu.lacks(name) is None]
-needs_bf16 = pytest.mark.skipif(cpu.lacks_bf16() is not None, reason="no bf16 on this CPU")
+needs_bf16 = pytest.mark.skipif(cpu.lacks("bf16") is not None, reason="no bf16 on this CPU")
 
 
 def test_getting_started_runs_in_two_partitions(tmp_path):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from .. import rules, shapes, work
+from .. import rules, work
 from ..row import Attribute, Change, Port
 from ..schema import OpSchema
+from ..shapes import normalization as shapes
 from .common import DATA_FORMAT, DST, EPSILON, FLOATS, NORM_TYPES, OPTIONAL_EPSILON, SRC, T
 
 _DATA = Port("src", "T1")
