@@ -40,7 +40,7 @@ ROWS = (
                 "an f32 output of bf16 and f16 inputs",
                 outputs=(Port("dst", "T1"),),
                 types={"T": FLOATS, "T1": FLOATS},
-                rules=(rules.matmul_types,),
+                rules=(rules.output_types,),
             ),
             Change((3, 10), "the attribute accumulation_mode"),
         ),
