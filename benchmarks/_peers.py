@@ -922,7 +922,7 @@ class OnnxOnednn(Onnx):
     """With this package's front end."""
 
     name = "onnx, onednn_graph"
-    modules = ("onnx", "onnx_ir", "onnxscript")
+    modules = ("onnx", "onnx_ir")
 
     def load_file(self, network: Network, dtype: str, path: Path, threads: int) -> Prepared:
         from onednn_graph_py.onnx import load

@@ -544,18 +544,6 @@ def test_an_op_that_fails_by_itself_too_is_computed_otherwise(judge):
     assert model.verify()
 
 
-def test_what_is_slow_runs_in_parts_without_a_warning(judge):
-    judge["MatMul", "ReLU"] = Verdict(Outcome.SLOW, "3.2 times", ratio=3.2)
-    b = og.GraphBuilder()
-    product(b)
-    model = b.compile(check="verify")
-    assert [s.ops for s in model.steps()] == [("MatMul",), ("ReLU",)]
-    assert "3.2 times" in model.steps()[0].why
-    assert [s.verified for s in model.steps()] == ["right", "right"]
-    (fused,) = b.compile(check="verify", slow_fusions="run").steps()
-    assert fused.verified == "slow: 3.2 times"
-
-
 def test_what_cannot_be_verified_is_said(judge):
     judge["MatMul", "ReLU"] = Verdict(Outcome.UNVERIFIED, "nobody knows")
     b = og.GraphBuilder()

@@ -200,7 +200,7 @@ def test_the_console_script_runs_the_same():
 def test_without_the_packages_of_onnx_only_its_commands_say_what_to_install(words):
     program = f"""if True:
         import sys
-        for name in ("onnx", "onnx_ir", "onnxscript"):
+        for name in ("onnx", "onnx_ir"):
             sys.modules[name] = None
         import importlib.util
         importlib.util.find_spec = lambda name, package=None: None
@@ -212,4 +212,4 @@ def test_without_the_packages_of_onnx_only_its_commands_say_what_to_install(word
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     (line,) = done.stderr.splitlines()
-    assert "onnx, onnx_ir, onnxscript; pip install '.[onnx]' in a clone" in line
+    assert "onnx, onnx_ir; pip install '.[onnx]' in a clone" in line

@@ -94,8 +94,8 @@ class Step(NamedTuple):
         oneDNN, a fusion that is slower than its separate ops, or the error from compiling them
         together. Empty if there is no such reason.
     verified : str
-        The verdict of ``check="verify"``: ``right``, ``slow`` or ``unverified``, with the reason;
-        it says if only a part of the results was compared. Empty without that option, and for
+        The verdict of ``check="verify"``: ``right`` or ``unverified``, with the reason; it says if
+        only a part of the results was compared. Empty without that option, and for
         steps that oneDNN does not compute.
     measured : str
         The times of its group as written and in other forms, where they were measured.
