@@ -79,7 +79,8 @@ class _Parser(argparse.ArgumentParser):
         super().error(printable(message))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(command: str = "") -> argparse.ArgumentParser:
+    """Make the parser of one command, without the others' imports; of all if there is none such."""
     script = Path(sys.argv[0]).name
     parser: argparse.ArgumentParser = _Parser(
         prog=script if script == "onednn-graph" else "python -m onednn_graph_py",
@@ -91,8 +92,8 @@ def _parser() -> argparse.ArgumentParser:
         title="commands", dest="command", metavar="COMMAND", required=True
     )
     package = __package__.rpartition(".")[0]
-    for name, module in _MODULES.items():
-        getattr(import_module(f"{package}.{module}"), f"add_{name}")(commands)
+    for name in [command] if command in _MODULES else _MODULES:
+        getattr(import_module(f"{package}.{_MODULES[name]}"), f"add_{name}")(commands)
     return parser
 
 
@@ -102,7 +103,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if words and words[0] in _RENAMED:
         old, words[0] = words[0], _RENAMED[words[0]]
         print(f"{old}: this command is now called {words[0]}", file=sys.stderr)
-    parser = _parser()
+    parser = _parser(*words[:1])
     if not words:
         print(_screen(parser))
         return 0
