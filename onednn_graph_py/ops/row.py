@@ -111,7 +111,7 @@ class Row:
     # documented data types, one port after the other, if they are fewer than `types` allows
     combinations: tuple[str, ...] = ()
     # the traits that it shares with other ops (`onednn_graph_py.ops.traits`)
-    traits: tuple[Trait, ...] = ()
+    traits: tuple[str, ...] = ()
     commutative: bool = False  # whether the two inputs may change places
     since: Version = OLDEST  # the first oneDNN that has it
     changes: tuple[Change, ...] = field(default=())  # changes in newer versions, oldest first

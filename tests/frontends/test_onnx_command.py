@@ -10,6 +10,8 @@ from interrupted_commands import COMMANDS, check_left, end, own_seconds
 
 import onednn_graph_py as og
 from onednn_graph_py.machine import current
+from onednn_graph_py.machine.pace import Pace
+from onednn_graph_py.model.planning import pace
 from onednn_graph_py.tools import command_line as cli
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
@@ -121,6 +123,17 @@ def test_islands_have_reasons(files, capsys):
     lines = [line.strip() for line in out.splitlines()]
     assert any(line.startswith("island of TopK, in ") for line in lines)
     assert "1 x TopK: oneDNN has no op for it" in lines
+
+
+def test_tune_times_a_file_for_the_sizes_that_are_set(files, capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("ONEDNN_GRAPH_PY_CACHE", str(tmp_path))
+    monkeypatch.setattr(pace, "_known", {})
+    monkeypatch.setattr(pace, "measured", lambda *_: Pace(1e-4, 2e-4))
+    assert cli.main(["tune", files["mlp"], "--set", "batch=2,sequence=5", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["inputs"] for row in rows] == ["[2, 5, 16] f32 and [16, 32] f32"]
+    assert cli.main(["tune", files["mlp"], "--set", "no=2"]) == 2
+    assert "the model has no such dim; there are: batch, sequence" in capsys.readouterr().err
 
 
 def test_json_has_all_of_it(files, capsys):

@@ -251,7 +251,7 @@ def add_onnx(commands: Any) -> None:
         choices=["f32", "host"],
         help="how dynamically quantized products are computed (default: f32)",
     )
-    parser.add_argument("--threads", type=at_least(1), help="threads of a call")
+    parser.add_argument("--threads", type=at_least(1), help="threads per call")
     parser.add_argument(
         "--seconds",
         type=seconds,
