@@ -112,7 +112,6 @@ class Row:
     combinations: tuple[str, ...] = ()
     # the traits that it shares with other ops (`onednn_graph_py.ops.traits`)
     traits: tuple[str, ...] = ()
-    commutative: bool = False  # whether the two inputs may change places
     since: Version = OLDEST  # the first oneDNN that has it
     changes: tuple[Change, ...] = field(default=())  # changes in newer versions, oldest first
     # differences of documents and library, and other facts that a user should know
