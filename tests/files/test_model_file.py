@@ -32,7 +32,7 @@ def perceptron(b):
 
 def int8_product(b):
     x = b.input((3, 5, 16), "u8", name="x")
-    w = RNG.integers(-127, 128, (16, 9)).astype(np.int8)
+    w = RNG.integers(-64, 65, (16, 9)).astype(np.int8)
     scales = [0.01 * (i + 1) for i in range(9)]
     weights = b.constant(w).dequantize(scales=scales, zps=[0] * 9, qtype="per_channel", axis=1)
     return x.dequantize(scales=[0.03], zps=[7], qtype="per_tensor") @ weights
