@@ -8,11 +8,14 @@ again, and each op is checked as if it were new.
 from __future__ import annotations
 
 import json
+import math
 import mmap
+import operator
 import os
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -27,7 +30,7 @@ from ..model.building.array_functions import TABLE
 from ..model.building.builder import GraphBuilder
 from ..model.building.constant_arrays import unpacked
 from ..model.building.foreign import CallNode, HostNode, ViewNode
-from ..model.building.host_functions import Extent, HostFunction, Slot
+from ..model.building.host_functions import Extent, HostFunction, Size, Slot
 from ..model.building.value import Node, Value
 from ..model.planning.pace import Kept, Key, remember
 from ..model.running.model import CompiledGraph
@@ -39,6 +42,11 @@ from .write import save as save_graph
 _LARGEST_HEADER = 1 << 28
 _ALIGNMENT = 64  # of each constant, as builders need it to use arrays where they lie
 _PACKED = ("s4", "u4")
+# What computes sizes of host steps.
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    **{name: getattr(operator, name) for name in ("add", "sub", "mul", "floordiv", "mod", "neg")},
+    **{f.__name__: f for f in (operator.truediv, operator.pow, int, max, min, math.ceil)},
+}
 _FUNCTIONS = {row.name for row in TABLE.values()} | {"getitem", "astype", "reshape"}
 
 
@@ -130,12 +138,20 @@ def _particulars(node: Node) -> tuple[str, Any, Any]:
     if not isinstance(node, HostNode):
         return "op", _encoded(dict(node.attrs)), outputs
     call = getattr(node, "function", None)
-    if not isinstance(node, CallNode) or type(call) is not HostFunction:
+    if not isinstance(node, CallNode) or not isinstance(call, HostFunction):
         raise InvalidGraphError(
             f"host step {node.label} made at {node.where}: a file of a model can't hold it, as "
             "only NumPy's own functions are found by name"
         )
-    return "call", [call.op, _encoded(call.args), _encoded(call.kwargs), call.read, call.made], ()
+    record = [call.op, _encoded(call.args), _encoded(call.kwargs), call.read, call.made]
+    return "call" if type(call) is HostFunction else "front end's call", record, ()
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    name = next((name for name, f in _OPERATORS.items() if f is function), None)
+    if name is None:
+        raise InvalidGraphError(f"a file of a model can't hold the function {function!r} of sizes")
+    return name
 
 
 _TAGS: dict[type, tuple[str, Any]] = {
@@ -144,13 +160,23 @@ _TAGS: dict[type, tuple[str, Any]] = {
     tuple: ("tuple", list),
     Slot: ("slot", lambda v: [v.index]),
     Extent: ("extent", lambda v: [v.index, v.dim]),
+    Size: ("size", lambda v: [_name_of(v.function), *v.args]),
 }
+
+
+def _size(name: str, *parts: Any) -> Size:
+    if name not in _OPERATORS:
+        raise ValueError(f"a size is computed by {name!r}")
+    return Size(_OPERATORS[name], parts)
+
+
 _MAKERS: dict[str, Callable[..., Any]] = {
     "slice": slice,
     "ellipsis": lambda: Ellipsis,
     "tuple": lambda *parts: parts,
     "slot": Slot,
     "extent": Extent,
+    "size": _size,
     "dtype": np.dtype,
 }
 
@@ -279,8 +305,8 @@ def _built(
         read = [values[i] for i in inputs]
         if what == "view":
             made = builder.add_view(kind, read[0], _decoded(attrs))
-        elif what == "call":
-            call = _function(*attrs)
+        elif what != "op":
+            call = _function(what, *attrs)
             made = builder.call(call, *read, outputs=call.outputs, name=name)
         else:
             specs = [(None if s is None else tuple(s), t) for s, t in outputs]
@@ -293,8 +319,13 @@ def _built(
     return builder
 
 
-def _function(op: str, args: Any, kwargs: Any, read: Any, made: Any) -> HostFunction:
-    if op not in _FUNCTIONS:
+def _function(what: str, op: str, args: Any, kwargs: Any, read: Any, made: Any) -> HostFunction:
+    table: Container[str] = _FUNCTIONS
+    kind = HostFunction
+    if what != "call":
+        calls = import_module(f"{__package__.partition('.')[0]}.frontends.host_calls")
+        table, kind = calls.HOST, calls.HostCall
+    if op not in table:
         raise ValueError(f"it calls {op!r}, which is none of the functions that models call")
     results = tuple((tuple(dims), dtype) for dims, dtype in made)
-    return HostFunction(op, tuple(_decoded(args)), _decoded(kwargs), tuple(read), results)
+    return kind(op, tuple(_decoded(args)), _decoded(kwargs), tuple(read), results)
