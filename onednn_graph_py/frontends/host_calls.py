@@ -55,10 +55,6 @@ def _difference(
     return np.diff(np.concatenate(parts, dim), n, dim)
 
 
-def _transposed(x: Array, dim0: int = 0, dim1: int = 1) -> Array:
-    return x if x.ndim < 2 else x.swapaxes(dim0, dim1)
-
-
 def _expand(x: Array, size: Sequence[int], *, implicit: bool = False) -> Array:
     before = (1,) * (len(size) - x.ndim) + x.shape
     return np.broadcast_to(x, [b if n == -1 else n for b, n in zip(before, size, strict=True)])
@@ -182,9 +178,6 @@ HOST: dict[str, Callable[..., Any]] = {
     "ones_like": np.ones_like,
     "view": np.reshape,
     "_unsafe_view": np.reshape,
-    "t": _transposed,
-    "transpose": _transposed,
-    "permute": np.transpose,
     "slice": lambda x, dim=0, start=None, end=None, step=1: x[
         (slice(None),) * (dim % x.ndim) + (slice(start, end, step),)
     ],

@@ -12,29 +12,12 @@ from .assembly import Assembly
 from .evaluation import MOVES
 from .lowering.table import LOWERINGS, NotLowered
 from .survey import Survey, read_by
+from .work import PRODUCTS
 
 MIN_OPS = 2
 """Connected nodes that are fewer than these are no region, unless one of them is worth it."""
 
-WORTH = frozenset(
-    {
-        "MatMul",
-        "Gemm",
-        "Conv",
-        "ConvTranspose",
-        "Einsum",
-        "Attention",
-        "MultiHeadAttention",
-        "GroupQueryAttention",
-        "MatMulNBits",
-        "MatMulInteger",
-        "ConvInteger",
-        "QLinearConv",
-        "QLinearMatMul",
-        "FusedMatMul",
-        "FusedConv",
-    }
-)
+WORTH = PRODUCTS | {"Einsum"}
 """Ops that are worth a region of their own."""
 
 

@@ -51,6 +51,10 @@ _RULES: Mapping[str, Callable[[ir.Node, list[Shape], Shape], int]] = {
 }
 
 
+PRODUCTS = frozenset(_RULES)
+"""Ops that do more arithmetic than their results have elements."""
+
+
 def operations(node: ir.Node, found: Survey) -> int:
     """Return about how many operations a node does: those of products, else the elements made."""
     results = [found.tensors[v].shapes[0] for v in node.outputs if v in found.tensors]

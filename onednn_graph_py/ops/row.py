@@ -15,6 +15,8 @@ from .terms import OLDEST, AttributeType, AttributeValue, Shape, Version
 
 R = TypeVar("R", bound="Row")
 
+FLOATS = ("f32", "bf16", "f16")
+
 
 @dataclass(frozen=True)
 class Port:
@@ -92,15 +94,16 @@ class Row:
 
     kind: str  # oneDNN's name, such as `Convolution`
     summary: str  # its computation, in a sentence
-    # inputs, outputs: its ports, in order
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-    types: Mapping[str, tuple[str, ...]]  # the data types that each type variable may stand for
     # `Call` and `Use` have a row and so stand above it; `OpSchema` types these functions.
     # takes a `Call`; raises `InvalidShapeError` if the inputs don't fit together, and returns the
     # outputs' shapes as far as they follow
     infer: Callable[..., list[Shape]]
     work: Callable[..., int]  # takes a `Use`; counts its operations (`onednn_graph_py.ops.work`)
+    # inputs, outputs: its ports, in order
+    inputs: tuple[Port, ...] = (Port("src"),)
+    outputs: tuple[Port, ...] = (Port("dst"),)
+    # the data types that each type variable may stand for; by default one floating-point type
+    types: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"T": FLOATS})
     attributes: tuple[Attribute, ...] = ()
     # oneDNN's checks beyond types and attributes; each takes a `Call`, and raises if it fails
     rules: tuple[Callable[..., None], ...] = ()

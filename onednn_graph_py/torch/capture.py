@@ -16,6 +16,8 @@ from torch._ops import OpOverload
 from torch.export.exported_program import _override_composite_implicit_decomp
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from .lowering import LOWERINGS
+
 __all__ = [
     "KEPT",
     "GradientsOn",
@@ -31,37 +33,8 @@ __all__ = [
 
 aten = torch.ops.aten
 
-KEPT = (
-    aten.linear.default,
-    aten.matmul.default,
-    aten.scaled_dot_product_attention.default,
-    aten.rms_norm.default,
-    aten.layer_norm.default,
-    aten.batch_norm.default,
-    aten.group_norm.default,
-    aten.instance_norm.default,
-    aten.conv1d.default,
-    aten.conv2d.default,
-    aten.conv3d.default,
-    aten.conv1d.padding,
-    aten.conv2d.padding,
-    aten.conv3d.padding,
-    aten.conv_transpose1d.default,
-    aten.conv_transpose2d.input,
-    aten.conv_transpose3d.input,
-    aten.max_pool1d.default,
-    aten.max_pool2d.default,
-    aten.max_pool3d.default,
-    aten.avg_pool1d.default,
-    aten.adaptive_avg_pool1d.default,
-    aten.adaptive_avg_pool2d.default,
-    aten.upsample_nearest2d.vec,
-    aten.upsample_bilinear2d.vec,
-    aten.softmax.int,
-    aten.log_softmax.int,
-)
+KEPT = tuple(op for op in LOWERINGS if isinstance(op, OpOverload) and op._can_decompose())
 """Ops that stay whole: torch would take them to pieces, of which oneDNN fuses fewer."""
-
 
 NORMS = (aten.batch_norm.default, aten.instance_norm.default)
 """Ops that change running statistics, their fourth argument, if their sixth says so."""

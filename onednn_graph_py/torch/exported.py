@@ -19,7 +19,7 @@ from ..model.running.model import CompiledGraph
 from . import rewrites
 from .arrays import array_of
 from .capture import without_repetitions
-from .division import is_size, is_tensor, lowered, op_name, reason, source
+from .division import is_size, is_tensor, lowered, moves, op_name, reason, source
 from .folding import folded
 from .lowering.table import DTYPES, HOST_DTYPES, LOWERINGS, NotLowered, Unknown, dims_of, number_of
 
@@ -159,7 +159,7 @@ class _Tracer:
             return None
         why = reason(node, self.constants)
         name = op_name(node)
-        if why is None or name in VIEWS:
+        if why is None or moves(node):  # a builder has views of all types
             try:
                 for given in filter(is_tensor, node.all_input_nodes):
                     self._read(given)
@@ -227,26 +227,6 @@ class _Tracer:
                 raise InvalidGraphError(f"trace: result {i} is {result!r}, not a tensor")
             self.builder.output(**{f"output{i}": self._read(result)})
 
-
-VIEWS = frozenset(
-    [
-        "unsqueeze",
-        "squeeze",
-        "expand",
-        "slice",
-        "select",
-        "alias",
-        "clone",
-        "detach",
-        "t",
-        "transpose",
-        "permute",
-        "split",
-        "split_with_sizes",
-        "unbind",
-    ]
-)
-"""Ops that a builder has for types that oneDNN lacks, too."""
 
 NO_NUMBERS = frozenset({"dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking"})
 """Arguments that say what a result is like, not what is in it."""

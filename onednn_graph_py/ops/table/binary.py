@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .. import work
-from ..row import Change, Port
+from ..row import FLOATS, Change, Port
 from ..schema import OpSchema
 from ..shapes import elementwise as shapes
-from .common import AUTO_BROADCAST, DATA_FORMAT, DST, FLOATS, T
+from .common import AUTO_BROADCAST, DATA_FORMAT, DST, T
 
 _WITH_INTEGERS = (*FLOATS, "s32")
 
@@ -125,8 +125,6 @@ ROWS = (
         "BiasAdd",
         "Adds its bias to each channel.",
         inputs=(Port("src"), Port("bias")),
-        outputs=(DST,),
-        types=T,
         infer=shapes.bias_add,
         work=work.a_result(1),
         traits=("channelwise",),
@@ -138,7 +136,6 @@ ROWS = (
         "The gradient of BiasAdd with respect to the bias: the sum over all other axes.",
         inputs=(Port("diff_dst"),),
         outputs=(Port("diff_bias"),),
-        types=T,
         infer=shapes.bias_add_backward,
         work=work.a_source(1),
         traits=("gradient",),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ..row import Attribute, Port
-
-FLOATS = ("f32", "bf16", "f16")
+from ..row import FLOATS, Attribute, Port
 
 T = {"T": FLOATS}  # one data type for all ports
 

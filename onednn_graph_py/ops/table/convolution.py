@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from .. import rules, work
-from ..row import Attribute, Port
+from ..row import FLOATS, Attribute, Port
 from ..schema import OpSchema
 from ..shapes import convolution as shapes
 from .common import (
     AUTO_PAD,
     AUTO_PAD_SPELLING,
     DATA_FORMAT,
-    FLOATS,
     PADS_BEGIN,
     PADS_END,
     STRIDES,
-    T,
 )
 
 _GEOMETRY = (
@@ -78,8 +76,6 @@ ROWS = (
         "Convolution",
         "Slides windows of weights over the spatial dims (cross-correlation) and adds the bias.",
         inputs=(Port("src"), Port("weights"), Port("bias", optional=True)),
-        outputs=(Port("dst"),),
-        types=T,
         infer=shapes.convolution,
         work=work.windows("outputs", 0, "inputs", 1),
         traits=("product",),
@@ -134,8 +130,6 @@ ROWS = (
         "ConvTranspose",
         "The transposed convolution: each element of src spreads a window of weights.",
         inputs=(Port("src"), Port("weights"), Port("bias", optional=True)),
-        outputs=(Port("dst"),),
-        types=T,
         infer=shapes.convolution,
         work=work.windows("inputs", 0, "inputs", 1),
         traits=("product",),
@@ -149,7 +143,6 @@ ROWS = (
         "The gradient of ConvTranspose with respect to src.",
         inputs=(Port("diff_dst"), Port("weights")),
         outputs=(Port("diff_src"),),
-        types=T,
         infer=shapes.conv_transpose_backward_data,
         work=work.windows("outputs", 0, "inputs", 1),
         traits=("product", "gradient"),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from .. import work
-from ..row import Attribute, Change, Port
+from ..row import FLOATS, Attribute, Change, Port
 from ..schema import OpSchema
 from ..shapes import elementwise as shapes
-from .common import DATA_FORMAT, DIFF_DST, DIFF_SRC, DST, FLOATS, SRC, USE_DST, T
+from .common import DATA_FORMAT, DIFF_DST, DIFF_SRC, DST, SRC, USE_DST
 
 _UNARY: tuple[str, ...] = ("elementwise", "epilogue")
 _RECTIFIER: tuple[str, ...] = (*_UNARY, "rectifies")
@@ -24,9 +24,6 @@ def _forward(
     return OpSchema(
         kind,
         summary,
-        inputs=(SRC,),
-        outputs=(DST,),
-        types=T,
         infer=shapes.same,
         work=work.a_result(1),
         attributes=attributes,
@@ -47,7 +44,6 @@ def _backward(
         f"The gradient of {of} with respect to its input.",
         inputs=(Port(first), DIFF_DST),
         outputs=(DIFF_SRC,),
-        types=T,
         infer=shapes.same,
         work=work.a_result(2),
         traits=("elementwise", "gradient"),
@@ -120,8 +116,6 @@ ROWS = (
         "PReLU",
         "x above 0, slope * x below 0, with a learned slope.",
         inputs=(SRC, Port("slope")),
-        outputs=(DST,),
-        types=T,
         infer=shapes.prelu,
         work=work.a_result(1),
         traits=("channelwise", "rectifies"),
@@ -141,7 +135,6 @@ ROWS = (
         "The gradients of PReLU with respect to its input and its slope.",
         inputs=(SRC, Port("slope"), DIFF_DST),
         outputs=(DIFF_SRC, Port("diff_slope")),
-        types=T,
         infer=shapes.prelu_backward,
         work=work.a_source(3),
         traits=("gradient",),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from .. import rules, work
-from ..row import Attribute, Port
+from ..row import FLOATS, Attribute, Port
 from ..schema import OpSchema
 from ..shapes import interpolation as shapes
-from .common import DATA_FORMAT, FLOATS
+from .common import DATA_FORMAT
 
 _TYPES = {"T1": FLOATS, "T2": ("s32",)}
 _ATTRIBUTES = (

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from .. import rules, work
-from ..row import Attribute, Change, Port
+from ..row import FLOATS, Attribute, Change, Port
 from ..schema import OpSchema
 from ..shapes import products as shapes
-from .common import FLOATS, T
 
 ROWS = (
     OpSchema(
         "MatMul",
         "The matrix product of the last two dims, batched over the others, plus the bias.",
         inputs=(Port("src"), Port("weights"), Port("bias", optional=True)),
-        outputs=(Port("dst"),),
-        types=T,
         infer=shapes.matmul,
         work=work.matmul,
         traits=("product",),

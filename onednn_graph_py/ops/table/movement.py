@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from .. import rules, work
-from ..row import Attribute, Port
+from ..row import FLOATS, Attribute, Port
 from ..schema import OpSchema
 from ..shapes import elementwise, movement
-from .common import DST, FLOATS, SRC, T
 
 ROWS = (
     OpSchema(
         "Concat",
         "Joins tensors along an axis.",
         inputs=(Port("src_i", variadic=True),),
-        outputs=(DST,),
-        types=T,
         infer=movement.concat,
         work=work.none,
         traits=("keeps",),
@@ -29,9 +26,6 @@ ROWS = (
     OpSchema(
         "Reorder",
         "Copies into another memory layout.",
-        inputs=(SRC,),
-        outputs=(DST,),
-        types=T,
         infer=elementwise.same,
         work=work.none,
         traits=("moves", "keeps", "elementwise"),
@@ -40,9 +34,6 @@ ROWS = (
     OpSchema(
         "StaticReshape",
         "Gives a tensor another shape; elements keep their row-major order.",
-        inputs=(SRC,),
-        outputs=(DST,),
-        types=T,
         infer=movement.reshape,
         work=work.none,
         traits=("moves", "keeps"),
@@ -66,9 +57,6 @@ ROWS = (
     OpSchema(
         "StaticTranspose",
         "Permutes the axes.",
-        inputs=(SRC,),
-        outputs=(DST,),
-        types=T,
         infer=movement.transpose,
         work=work.none,
         traits=("moves", "keeps"),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from .. import rules, work
-from ..row import Attribute, Change, Port
+from ..row import FLOATS, Attribute, Change, Port
 from ..schema import OpSchema
 from ..shapes import normalization as shapes
-from .common import DATA_FORMAT, DST, EPSILON, FLOATS, NORM_TYPES, OPTIONAL_EPSILON, SRC, T
+from .common import DATA_FORMAT, EPSILON, NORM_TYPES, OPTIONAL_EPSILON
 
 _DATA = Port("src", "T1")
 _RESULT = Port("dst", "T1")
@@ -172,9 +172,6 @@ ROWS = (
     OpSchema(
         "SoftMax",
         "Exponentials along an axis, scaled to sum to 1.",
-        inputs=(SRC,),
-        outputs=(DST,),
-        types=T,
         infer=shapes.softmax,
         # Maximum, difference, exponential, sum, quotient.
         work=work.a_source(5),
@@ -217,7 +214,6 @@ ROWS = (
         "The gradient of SoftMax.",
         inputs=(Port("diff_dst"), Port("dst")),
         outputs=(Port("diff_src"),),
-        types=T,
         infer=shapes.softmax_backward,
         # Product, sum, difference, product.
         work=work.a_source(4),
@@ -238,9 +234,6 @@ ROWS = (
     OpSchema(
         "LogSoftmax",
         "The logarithm of SoftMax.",
-        inputs=(SRC,),
-        outputs=(DST,),
-        types=T,
         infer=shapes.softmax,
         # Maximum, difference, exponential, sum, difference.
         work=work.a_source(5),
@@ -252,7 +245,6 @@ ROWS = (
         "The gradient of LogSoftmax.",
         inputs=(Port("diff_dst"), Port("dst")),
         outputs=(Port("diff_src"),),
-        types=T,
         infer=shapes.softmax_backward,
         # Sum, exponential, product, difference.
         work=work.a_source(4),

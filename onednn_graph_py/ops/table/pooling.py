@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import rules, work
-from ..row import Attribute, Port
+from ..row import FLOATS, Attribute, Port
 from ..schema import OpSchema
 from ..shapes import pooling as shapes
 from .common import (
@@ -11,13 +11,10 @@ from .common import (
     AUTO_PAD_SPELLING,
     DATA_FORMAT,
     DIFF_SRC,
-    DST,
-    FLOATS,
     PADS_BEGIN,
     PADS_END,
     SRC,
     STRIDES,
-    T,
 )
 
 _KERNEL = Attribute(
@@ -41,9 +38,6 @@ ROWS = (
     OpSchema(
         "AvgPool",
         "The average of each window.",
-        inputs=(SRC,),
-        outputs=(DST,),
-        types=T,
         infer=shapes.pool,
         work=work.pool("dst"),
         sample_inputs=((1, 6, 6, 8),),
@@ -80,9 +74,6 @@ ROWS = (
     OpSchema(
         "MaxPool",
         "The largest element of each window.",
-        inputs=(SRC,),
-        outputs=(DST,),
-        types=T,
         infer=shapes.pool,
         work=work.pool("dst"),
         sample_inputs=((1, 6, 6, 8),),
@@ -95,7 +86,6 @@ ROWS = (
         "The gradient of MaxPool: it goes to the first of the largest elements of each window.",
         inputs=(SRC, Port("diff_dst")),
         outputs=(DIFF_SRC,),
-        types=T,
         infer=shapes.max_pool_backward,
         work=work.pool("second"),
         traits=("gradient",),

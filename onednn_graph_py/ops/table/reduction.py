@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from .. import rules, work
-from ..row import Attribute, Port
+from ..row import FLOATS, Attribute, Port
 from ..schema import OpSchema
 from ..shapes import movement as shapes
-from .common import FLOATS
 
 
 def _reduction(kind: str, summary: str, operations: int = 1) -> OpSchema:

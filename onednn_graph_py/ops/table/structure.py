@@ -21,7 +21,6 @@ ROWS = (
     OpSchema(
         "End",
         "Marks a tensor as used outside the graph, so that its partition outputs it.",
-        inputs=(Port("src"),),
         outputs=(),
         types={"T": ("f32", "f16", "bf16", "s8", "u8", "s32", "undef")},
         infer=shapes.nothing,
