@@ -16,9 +16,8 @@ from ..replay.stages import Ended
 from ..replay.verdicts import Verdict
 from .graph_files import GraphFiles, constant_values
 from .installs import WorkerProcess
-from .run import Run
 from .settings import DEFAULT_ISA, Setting, Settings, settings_of
-from .table import Comparison
+from .table import Comparison, Run
 from .timing import summed_up
 
 ROUNDS = 5  # the number of rounds in which the runs take turns at being timed
