@@ -7,7 +7,7 @@ import os
 import secrets
 import stat
 from collections.abc import Container, Iterator
-from typing import BinaryIO, TextIO
+from typing import TextIO
 
 from ..errors import InvalidArgumentsError
 
@@ -28,11 +28,10 @@ class Unreadable(InvalidArgumentsError):
     """Raised for a path that is no regular file, or for one that is too large."""
 
 
-@contextlib.contextmanager
-def open_limited(
+def read_limited(
     path: str | os.PathLike[str], limit: int, *, owners: Container[int] | None = None
-) -> Iterator[BinaryIO]:
-    """Open a regular file of at most so many bytes.
+) -> bytes:
+    """Read a regular file of at most so many bytes.
 
     - `owners`: the users whose files are read; all by default
     - raises `Unreadable`: it is not a regular file, belongs to another user, or is too large
@@ -51,20 +50,11 @@ def open_limited(
             raise Unreadable(f"it belongs to user {status.st_uid}")
         _check_size(status.st_size, limit)
         with open(descriptor, "rb", closefd=False) as file:
-            yield file
+            data = file.read(status.st_size + 1)
+            if len(data) > status.st_size:  # the file has grown, or is one of /proc
+                data += file.read(limit + 1 - len(data))
     finally:
         os.close(descriptor)
-
-
-def read_limited(
-    path: str | os.PathLike[str], limit: int, *, owners: Container[int] | None = None
-) -> bytes:
-    """Read what `open_limited` opens, which takes and raises the same."""
-    with open_limited(path, limit, owners=owners) as file:
-        size = os.fstat(file.fileno()).st_size
-        data = file.read(size + 1)
-        if len(data) > size:  # the file has grown, or is one of /proc
-            data += file.read(limit + 1 - len(data))
     _check_size(len(data), limit)
     return data
 
