@@ -91,7 +91,7 @@ def _run(images: int) -> Case:
 def run() -> Iterator[Case | Skipped]:
     """Run with one image and with several."""
     for images in (1, 8):
-        missing = [n for n in ("onnx", "onnx_ir", "onnxscript") if not importlib.util.find_spec(n)]
+        missing = [n for n in ("onnx", "onnx_ir") if not importlib.util.find_spec(n)]
         if missing:
             yield Skipped(f"{images} images", f"{', '.join(missing)} not installed")
         else:

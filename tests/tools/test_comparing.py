@@ -17,7 +17,7 @@ from graphs import RUNTIME
 
 import onednn_graph_py as og
 from onednn_graph_py import serialization
-from onednn_graph_py.machine.isa import has_amx
+from onednn_graph_py.machine.isa import has
 from onednn_graph_py.model.running.model import Step
 from onednn_graph_py.tools import command_line as cli
 from onednn_graph_py.tools.comparing import Comparison, Run, bootstrap, installs, worker
@@ -137,7 +137,7 @@ def test_a_math_mode_may_be_less_exact_within_its_tolerance(graph):
     assert [r.fpmath for r in made.runs] == ["strict", "bf16:true"]
     # What is allowed grows: the error is a smaller part of it.
     assert narrow.share / narrow.error < strict.share / strict.error / 100
-    if has_amx(ISA):
+    if has(ISA, "amx"):
         assert narrow.error > 10 * strict.error
     else:  # oneDNN has no such kernels for other CPUs
         assert narrow.difference == 0

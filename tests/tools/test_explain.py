@@ -12,7 +12,8 @@ from graphs import SAME_SIZE
 import onednn_graph_py as og
 from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.model.planning import partitions
-from onednn_graph_py.tools.explaining import OpFacts, StepFacts
+from onednn_graph_py.tools.explaining import OpFacts, StepFacts, times
+from onednn_graph_py.tools.explaining.times import raised
 from onednn_graph_py.tools.explaining.words import step_lines
 
 
@@ -140,6 +141,17 @@ def test_times_speeds_and_shares_fit_together(found):
         assert work.peak_bytes == peaks.bandwidth
         more = work.operations_per_byte > peaks.operations["f32"] / peaks.bandwidth
         assert work.bound == ("compute" if more else "memory")
+
+
+def test_no_peak_is_below_what_a_kernel_reached(found, monkeypatch):
+    slow = dataclasses.replace(found.machine, operations={"f32": 1.0}, bandwidth=1.0)
+    lifted = raised(slow, found.steps)
+    assert lifted.operations == {"f32": max(s.work.operations_per_second for s in found.steps)}
+    assert lifted.bandwidth == 1.0  # all that these steps read lies in the cache
+    monkeypatch.setattr(times, "last_cache_bytes", lambda: 0)
+    lifted = raised(slow, found.steps)
+    assert lifted.bandwidth == max(s.work.bytes_per_second for s in found.steps)
+    assert raised(found.machine, found.steps).operations == found.machine.operations
 
 
 def test_another_model_of_the_same_name_does_not_disturb_times():

@@ -1,4 +1,4 @@
-"""Files that are read within a limit, and text files that are written as a whole."""
+"""Files that are read within a limit, and files that are written as a whole."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import contextlib
 import os
 import secrets
 import stat
-from collections.abc import Container, Iterator
-from typing import TextIO
+from collections.abc import Container, Iterable, Iterator
+from typing import BinaryIO, TextIO
 
 from ..errors import InvalidArgumentsError
 
@@ -28,10 +28,11 @@ class Unreadable(InvalidArgumentsError):
     """Raised for a path that is no regular file, or for one that is too large."""
 
 
-def read_limited(
+@contextlib.contextmanager
+def open_limited(
     path: str | os.PathLike[str], limit: int, *, owners: Container[int] | None = None
-) -> bytes:
-    """Read a regular file of at most so many bytes.
+) -> Iterator[BinaryIO]:
+    """Open a regular file of at most so many bytes.
 
     - `owners`: the users whose files are read; all by default
     - raises `Unreadable`: it is not a regular file, belongs to another user, or is too large
@@ -50,11 +51,20 @@ def read_limited(
             raise Unreadable(f"it belongs to user {status.st_uid}")
         _check_size(status.st_size, limit)
         with open(descriptor, "rb", closefd=False) as file:
-            data = file.read(status.st_size + 1)
-            if len(data) > status.st_size:  # the file has grown, or is one of /proc
-                data += file.read(limit + 1 - len(data))
+            yield file
     finally:
         os.close(descriptor)
+
+
+def read_limited(
+    path: str | os.PathLike[str], limit: int, *, owners: Container[int] | None = None
+) -> bytes:
+    """Read what `open_limited` opens, which takes and raises the same."""
+    with open_limited(path, limit, owners=owners) as file:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(size + 1)
+        if len(data) > size:  # the file has grown, or is one of /proc
+            data += file.read(limit + 1 - len(data))
     _check_size(len(data), limit)
     return data
 
@@ -84,13 +94,16 @@ def told(error: Exception) -> str:
     return str(error)
 
 
-def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file of UTF-8, so that one that is interrupted leaves what was there before.
+def write_whole(path: str | os.PathLike[str], contents: str | Iterable[bytes | memoryview]) -> None:
+    """Write a file, text as UTF-8, so that one that is interrupted leaves what was there before.
 
     A pipe, a device, or a file in a folder that can't be written to, is written to as it is.
 
     - raises `OSError`: the file can't be written
     """
+    parts: Iterable[bytes | memoryview] = (
+        [contents.encode()] if isinstance(contents, str) else contents
+    )
     target = os.path.realpath(path)
     try:
         mode = os.stat(target).st_mode
@@ -99,13 +112,13 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
     folder, name = os.path.split(target)
     special = os.path.abspath(path).startswith(("/dev/", "/proc/"))
     if special or not _replaceable(target, mode) or not os.access(folder, os.W_OK):
-        with open(path, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with open(path, "wb") as file:
+            file.writelines(parts)
         return
     partial = os.path.join(folder, f".{name[:100]}.{secrets.token_hex(8)}.partial")
     try:
-        with open(partial, "x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with open(partial, "xb") as file:
+            file.writelines(parts)
         if mode is not None:
             os.chmod(partial, stat.S_IMODE(mode))
         os.replace(partial, target)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .. import shapes, work
+from .. import work
 from ..row import Change, Port
 from ..schema import OpSchema
-from ..traits import Trait
+from ..shapes import elementwise as shapes
 from .common import AUTO_BROADCAST, DATA_FORMAT, DST, FLOATS, T
 
 _WITH_INTEGERS = (*FLOATS, "s32")
@@ -32,7 +32,7 @@ def _binary(
     types: Mapping[str, tuple[str, ...]] = T,
     combinations: tuple[str, ...] = (),
     changes: tuple[Change, ...] = (),
-    traits: tuple[Trait, ...] = ("elementwise", "binary", "epilogue"),
+    traits: tuple[str, ...] = ("elementwise", "binary", "epilogue"),
 ) -> OpSchema:
     return OpSchema(
         kind,

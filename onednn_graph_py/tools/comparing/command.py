@@ -66,7 +66,7 @@ def add_compare(commands: Any) -> None:
         "--onednn",
         action="append",
         default=[],
-        metavar="WHERE",
+        metavar="ENVIRONMENT",
         help="another environment with this package to compare: a Python executable or the folder "
         "of a virtual environment; 'here' is this one; repeat the option for more",
     )

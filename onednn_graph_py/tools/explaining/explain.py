@@ -25,7 +25,7 @@ from .explanation import Explanation
 from .facts import StepFacts
 from .peaks import machine
 from .steps import PASSED, steps_of_builder, steps_of_plan
-from .times import NO_PRIMITIVE, speed, timed
+from .times import NO_PRIMITIVE, raised, speed, timed
 
 Shape = tuple[int, ...]
 
@@ -190,7 +190,7 @@ def _finish(
                     replace(s, seconds=t, share=None if t is None or not total else t / total)
                     for s, t in zip(steps, times, strict=True)
                 ]
-                peaks = machine(model.threads)
+                peaks = raised(machine(model.threads), steps)
             except (OneDNNError, MemoryError) as e:
                 subject.notes.append(f"not timed: {e}")
     steps = [replace(s, work=speed(s, peaks)) for s in steps]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...machine.memory import last_cache_bytes
 from ...machine.timing import time_calls
 from ...model.checking.filling import fill_inputs
 from ...model.planning import Plan
@@ -43,6 +45,24 @@ def timed(
     left = iter(s.median for s in mine)
     made = [next(left) if s.runs else 0.0 for s in plan.steps]
     return list(made), sum(made), mine[0].count
+
+
+def raised(peaks: Machine, steps: Sequence[StepFacts]) -> Machine:
+    """Return the peaks, none of them below what a kernel of these steps reached.
+
+    Tensors that fit into the cache may be read faster than memory.
+    """
+    operations, bandwidth = dict(peaks.operations), peaks.bandwidth
+    for step in steps:
+        work = step.work
+        if work is None or not step.seconds or step.kernels_unknown == NO_PRIMITIVE:
+            continue
+        dtype = work.dtype or "f32"
+        if dtype in operations:
+            operations[dtype] = max(operations[dtype], work.operations / step.seconds)
+        if work.bytes > last_cache_bytes():
+            bandwidth = max(bandwidth, work.bytes / step.seconds)
+    return replace(peaks, operations=operations, bandwidth=bandwidth)
 
 
 def speed(step: StepFacts, peaks: Machine | None) -> Work | None:
