@@ -307,19 +307,6 @@ def one_element_is_zero(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def one_element_is_not_a_number(array: np.ndarray) -> np.ndarray:
-    array.flat[-1] = np.nan
-    return array
-
-
-def the_first_two_entries_are_swapped(array: np.ndarray) -> np.ndarray:
-    array[[0, 1]] = array[[1, 0]]
-    return array
-
-
-WRONGS = [one_element_is_zero, one_element_is_not_a_number, the_first_two_entries_are_swapped]
-
-
 def corrupt(monkeypatch: pytest.MonkeyPatch, wrong) -> None:
     """Have every pipeline and model compute something wrong."""
     for runs in (_run.Execution, _run.BuiltRun):
@@ -330,7 +317,7 @@ def corrupt(monkeypatch: pytest.MonkeyPatch, wrong) -> None:
         monkeypatch.setattr(runs, "output", output)
 
 
-@pytest.mark.parametrize("wrong", [*WRONGS, off_by_a_thousandth])
+@pytest.mark.parametrize("wrong", [one_element_is_zero, off_by_a_thousandth])
 @pytest.mark.parametrize(
     "words", [["cpu_single_op_partition", "8", "64", "32"], ["sdpa", "cpu", "2", "32", "3", "16"]]
 )
