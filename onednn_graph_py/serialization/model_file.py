@@ -8,11 +8,16 @@ again, and each op is checked as if it were new.
 from __future__ import annotations
 
 import json
+import math
 import mmap
+import operator
 import os
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -27,7 +32,7 @@ from ..model.building.array_functions import TABLE
 from ..model.building.builder import GraphBuilder
 from ..model.building.constant_arrays import unpacked
 from ..model.building.foreign import CallNode, HostNode, ViewNode
-from ..model.building.host_functions import Extent, HostFunction, Slot
+from ..model.building.host_functions import Extent, HostFunction, Size, Slot
 from ..model.building.value import Node, Value
 from ..model.planning.pace import Kept, Key, remember
 from ..model.running.model import CompiledGraph
@@ -39,6 +44,12 @@ from .write import save as save_graph
 _LARGEST_HEADER = 1 << 28
 _ALIGNMENT = 64  # of each constant, as builders need it to use arrays where they lie
 _PACKED = ("s4", "u4")
+_BLOCKS = f"{__name__.partition('.')[0]}.blocks."
+# What computes sizes of host steps.
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    **{name: getattr(operator, name) for name in ("add", "sub", "mul", "floordiv", "mod", "neg")},
+    **{f.__name__: f for f in (operator.truediv, operator.pow, int, max, min, math.ceil)},
+}
 _FUNCTIONS = {row.name for row in TABLE.values()} | {"getitem", "astype", "reshape"}
 
 
@@ -58,7 +69,7 @@ def save(model: CompiledGraph, path: str | os.PathLike[str]) -> None:
     Raises
     ------
     InvalidGraphError
-        The model has a Python function that is not NumPy's, or updates its inputs.
+        The model has a Python function that is none of NumPy's, of `blocks` or of exported modules.
     InvalidArgumentsError
         The model released its constants (`release_constants`).
     OSError
@@ -112,7 +123,7 @@ def _described(builder: GraphBuilder) -> dict[str, Any]:
     return {
         "engine": builder.engine_kind.name,
         "fpmath": [builder.fpmath_mode.name, builder.apply_to_int],
-        "inputs": [[v.shape, v.dtype, v.name, v.strides] for v in c.inputs],
+        "inputs": [[v.shape, v.dtype, v.name, v.strides, v.updated] for v in c.inputs],
         "constants": [[v.shape, v.dtype, v.name] for v in c.constants.values()],
         "nodes": [
             [n.kind, n.name, n.where, [number[v.id] for v in n.inputs], *_particulars(n)]
@@ -129,13 +140,35 @@ def _particulars(node: Node) -> tuple[str, Any, Any]:
         return "view", _encoded(dict(node.attrs)), outputs
     if not isinstance(node, HostNode):
         return "op", _encoded(dict(node.attrs)), outputs
-    call = getattr(node, "function", None)
-    if not isinstance(node, CallNode) or type(call) is not HostFunction:
+    call = node.function
+    if isinstance(node, CallNode) and isinstance(call, HostFunction):
+        record = [call.op, _encoded(call.args), _encoded(call.kwargs), call.read, call.made]
+        return "call" if type(call) is HostFunction else "front end's call", record, ()
+    try:
+        if isinstance(node, CallNode):
+            return "block's call", [_encoded(call), _encoded(node.declared)], ()
+        return "block's update", [_encoded(call)], ()
+    except InvalidGraphError as e:
         raise InvalidGraphError(
-            f"host step {node.label} made at {node.where}: a file of a model can't hold it, as "
-            "only NumPy's own functions are found by name"
-        )
-    return "call", [call.op, _encoded(call.args), _encoded(call.kwargs), call.read, call.made], ()
+            f"host step {node.label} made at {node.where}: {e}; only functions of NumPy and of "
+            "blocks are found by name"
+        ) from None
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    name = next((name for name, f in _OPERATORS.items() if f is function), None)
+    if name is None:
+        raise InvalidGraphError(f"a file of a model can't hold the function {function!r} of sizes")
+    return name
+
+
+def _block_function(module: str, name: str, args: list[Any], options: dict[str, Any]) -> Any:
+    if not module.isidentifier() or not name.isidentifier():
+        raise ValueError(f"{module}.{name} is no function of a block")
+    found = getattr(import_module(_BLOCKS + module), name, None)
+    if not isinstance(found, FunctionType) or found.__module__ != _BLOCKS + module:
+        raise ValueError(f"{module}.{name} is no function of a block")
+    return partial(found, *args, **options)
 
 
 _TAGS: dict[type, tuple[str, Any]] = {
@@ -144,15 +177,37 @@ _TAGS: dict[type, tuple[str, Any]] = {
     tuple: ("tuple", list),
     Slot: ("slot", lambda v: [v.index]),
     Extent: ("extent", lambda v: [v.index, v.dim]),
+    Size: ("size", lambda v: [_name_of(v.function), *v.args]),
 }
+
+
+def _size(name: str, *parts: Any) -> Size:
+    if name not in _OPERATORS:
+        raise ValueError(f"a size is computed by {name!r}")
+    return Size(_OPERATORS[name], parts)
+
+
 _MAKERS: dict[str, Callable[..., Any]] = {
     "slice": slice,
     "ellipsis": lambda: Ellipsis,
     "tuple": lambda *parts: parts,
     "slot": Slot,
     "extent": Extent,
+    "size": _size,
     "dtype": np.dtype,
+    "function": _block_function,
 }
+
+
+def _encoded_function(value: Any) -> list[Any]:
+    """Return a function of `blocks` by its name, with the arguments that it has already."""
+    args, options = [], {}
+    if isinstance(value, partial):
+        value, args, options = value.func, list(value.args), value.keywords
+    module, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
+    if not module.startswith(_BLOCKS) or not name.isidentifier():
+        raise InvalidGraphError(f"a file of a model can't hold the function {value!r}")
+    return [module.removeprefix(_BLOCKS), name, _encoded(args), _encoded(options)]
 
 
 def _encoded(value: Any) -> Any:
@@ -169,6 +224,8 @@ def _encoded(value: Any) -> Any:
         return {"": [[k, _encoded(v)] for k, v in value.items()]}
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return {"dtype": [np.dtype(value).name]}
+    if isinstance(value, (FunctionType, partial)):
+        return {"function": _encoded_function(value)}
     if type(value) not in _TAGS:
         raise InvalidGraphError(f"a file of a model can't hold {value!r}")
     tag, parts = _TAGS[type(value)]
@@ -271,16 +328,21 @@ def _built(
     mode, to_int = graph["fpmath"]
     builder = GraphBuilder(graph["engine"], mode, apply_to_int=bool(to_int))
     values: list[Value] = [
-        builder.input(shape, dtype, name=name, strides=strides)
-        for shape, dtype, name, strides in graph["inputs"]
+        builder.input(shape, dtype, name=name, strides=strides, updated=updated)
+        for shape, dtype, name, strides, updated in graph["inputs"]
     ]
     values += [builder.constant(a, t, name=name, copy=None) for a, t, name in constants]
     for kind, name, where, inputs, what, attrs, outputs in graph["nodes"]:
         read = [values[i] for i in inputs]
         if what == "view":
             made = builder.add_view(kind, read[0], _decoded(attrs))
-        elif what == "call":
-            call = _function(*attrs)
+        elif what == "block's update":
+            made = builder.update(_decoded(attrs)[0], *read, name=name)
+        elif what == "block's call":
+            function, declared = _decoded(attrs)
+            made = builder.call(function, *read, outputs=declared, name=name)
+        elif what != "op":
+            call = _function(what, *attrs)
             made = builder.call(call, *read, outputs=call.outputs, name=name)
         else:
             specs = [(None if s is None else tuple(s), t) for s, t in outputs]
@@ -293,8 +355,13 @@ def _built(
     return builder
 
 
-def _function(op: str, args: Any, kwargs: Any, read: Any, made: Any) -> HostFunction:
-    if op not in _FUNCTIONS:
+def _function(what: str, op: str, args: Any, kwargs: Any, read: Any, made: Any) -> HostFunction:
+    table: Container[str] = _FUNCTIONS
+    kind = HostFunction
+    if what != "call":
+        calls = import_module(f"{__name__.partition('.')[0]}.frontends.host_calls")
+        table, kind = calls.HOST, calls.HostCall
+    if op not in table:
         raise ValueError(f"it calls {op!r}, which is none of the functions that models call")
     results = tuple((tuple(dims), dtype) for dims, dtype in made)
-    return HostFunction(op, tuple(_decoded(args)), _decoded(kwargs), tuple(read), results)
+    return kind(op, tuple(_decoded(args)), _decoded(kwargs), tuple(read), results)
