@@ -21,13 +21,13 @@ from .. import (
     op,
     partition,
     stream,
-    version,
-    version_t,
 )
 from .. import tensor as memory_tensor
+from ..base.errors import NoDeviceError
 from ..base.linked import linked_version
 from ..base.text.numbers import counted
 from ..machine.cpu import lacks
+from ..machine.hardware import require
 from ..machine.timing import time_calls
 from ..model.checking.expected import Expected, OutputCheck, Verification
 from ..model.planning import KnownDefects
@@ -120,14 +120,11 @@ def _partition_lines(partitions: Sequence[Sequence[str]]) -> list[str]:
 
 def without_device(engine_kind: str) -> str | None:
     """Say why oneDNN can't compile for ``cpu`` or ``gpu`` here, or None if it can."""
-    if engine.get_count(engine_kind):
-        return None
-    linked = version()
-    release = f"oneDNN {version_t(linked).release}"
-    runtime = linked[f"{engine_kind}_runtime"]
-    if str(runtime).lower() == "none":
-        return f"{release} is built without a {engine_kind.upper()} runtime"
-    return f"{release} ({runtime} runtime) finds no {engine_kind.upper()} device"
+    try:
+        require(graph(engine_kind).get_engine_kind())
+    except NoDeviceError as e:
+        return str(e)
+    return None
 
 
 def only_partitioned(name: str, net: graph, reason: str) -> Skipped:

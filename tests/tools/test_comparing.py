@@ -145,7 +145,7 @@ def test_a_math_mode_may_be_less_exact_within_its_tolerance(graph):
 
 def test_all_combinations_are_run_in_order():
     settings = settings_of("avx2,sse41", [1, 2], ["strict", "bf16"])
-    labels = [settings.label(s) for s in settings.all()]
+    labels = [setting.label for setting in settings]
     assert labels[:3] == [
         "avx2, 1 thread, strict",
         "avx2, 1 thread, bf16",
@@ -156,7 +156,7 @@ def test_all_combinations_are_run_in_order():
 
 
 def test_what_is_given_twice_is_run_once():
-    assert len(settings_of(["avx2", "AVX2"], [2, 2], ["any", "any"], ["here", "here"]).all()) == 1
+    assert len(settings_of(["avx2", "AVX2"], [2, 2], ["any", "any"], ["here", "here"])) == 1
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_an_instruction_set_that_one_oneDNN_does_not_know_is_a_cell(graph, monke
     right = installs.find_install
     monkeypatch.setattr("onednn_graph_py.tools.comparing.settings.find_install", knowing)
     settings = settings_of("avx99", (), (), ["here", sys.executable])
-    column = compare_module.Column(settings.all()[0], "", _NoFiles(), 0)
+    column = compare_module.Column(settings[0], _NoFiles(), 0)
     column.start(0, 10, 0.5)
     assert column.run.verdict is Verdict.REFUSED
     assert column.run.reason.endswith("knows no ISA 'avx99'")

@@ -69,5 +69,4 @@ def _capture(arguments: argparse.Namespace) -> int:
 def _told(found: Captured, folder: str) -> str:
     if not found.files:
         return f"capture: no graphs: {found.why_none}"
-    text = f"capture: {counted(found.graphs, 'graph')} in {len(found.files)} files in {folder}"
-    return "\n".join([text, *(f"capture: {said}" for said in found.unreadable)])
+    return f"capture: {counted(found.graphs, 'graph')} in {len(found.files)} files in {folder}"

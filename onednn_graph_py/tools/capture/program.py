@@ -13,8 +13,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from ...base.errors import GraphFormatError
-from ...serialization.parse import parse
 from .folder import DumpFolder
 
 # Seconds between two searches for files, which a graph of another process could overwrite.
@@ -32,14 +30,11 @@ class Captured:
     status : int
         The program's exit status, or the negative number of the signal that ended it.
     files : tuple of pathlib.Path
-        The files that oneDNN wrote, in order.
-    unreadable : tuple of str
-        Errors of the files that are not graphs, because the program ended while oneDNN wrote them.
+        The files that oneDNN wrote, in order; the last one may not be whole if the program ended.
     """
 
     status: int
     files: tuple[Path, ...]
-    unreadable: tuple[str, ...]
 
     @property
     def graphs(self) -> int:
@@ -104,13 +99,7 @@ def capture(
                 process.terminate()
                 process.wait()
             raise
-    unreadable = []
-    for file in watched.files:
-        try:
-            parse(file)
-        except GraphFormatError as e:
-            unreadable.append(str(e))
-    return Captured(process.returncode, tuple(watched.files), tuple(unreadable))
+    return Captured(process.returncode, tuple(watched.files))
 
 
 def _interrupted(process: subprocess.Popen[bytes]) -> None:

@@ -5,7 +5,6 @@ another oneDNN is in another Python environment. ``python -m onednn_graph_py com
 """
 
 from .compare import compare
-from .run import Run
-from .table import Comparison
+from .table import Comparison, Run
 
 __all__ = ["Comparison", "Run", "compare"]

@@ -16,9 +16,8 @@ from ..replay.stages import Ended
 from ..replay.verdicts import Verdict
 from .graph_files import GraphFiles, constant_values
 from .installs import WorkerProcess
-from .run import Run
-from .settings import DEFAULT_ISA, Setting, Settings, settings_of
-from .table import Comparison
+from .settings import DEFAULT_ISA, Setting, settings_of
+from .table import Comparison, Run
 from .timing import summed_up
 
 ROUNDS = 5  # the number of rounds in which the runs take turns at being timed
@@ -31,12 +30,16 @@ Progress = Callable[[str], None]
 class Column:
     """A run with its process; `number` is the run's number."""
 
-    def __init__(self, setting: Setting, label: str, files: GraphFiles, number: int) -> None:
+    def __init__(self, setting: Setting, files: GraphFiles, number: int) -> None:
         facts = setting.install.facts
         self.setting = setting
         self.files = files
         self.run = Run(
-            label, setting.install.python, facts["package"], facts["onednn"], facts["runtime"]
+            setting.label,
+            setting.install.python,
+            facts["package"],
+            facts["onednn"],
+            facts["runtime"],
         )
         self.process: WorkerProcess | None = None
         self.outputs = [str(files.folder / f"{number}-{i}.npy") for i in range(files.outputs)]
@@ -110,7 +113,7 @@ class Column:
 
 def compare_document(
     document: GraphDocument,
-    settings: Settings,
+    settings: Sequence[Setting],
     *,
     name: str = "graph",
     values: dict[int, Any] | None = None,
@@ -125,11 +128,9 @@ def compare_document(
     `values` has those of constants, by tensor id.
     """
     with tempfile.TemporaryDirectory(prefix="onednn_graph_py-") as folder:
-        files = GraphFiles(Path(folder), document, values or {}, settings.fpmath)
-        columns = [
-            Column(setting, settings.label(setting), files, i)
-            for i, setting in enumerate(settings.all())
-        ]
+        modes = dict.fromkeys(setting.fpmath for setting in settings)
+        files = GraphFiles(Path(folder), document, values or {}, modes)
+        columns = [Column(setting, files, i) for i, setting in enumerate(settings)]
         try:
             for i, column in enumerate(columns):
                 progress(f"compiling {i + 1} of {len(columns)}: {column.run.label}")

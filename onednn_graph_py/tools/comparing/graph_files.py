@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ class GraphFiles:
         folder: Path,
         document: GraphDocument,
         values: Mapping[int, Array],
-        modes: Sequence[str | None],
+        modes: Iterable[str | None],
     ) -> None:
         self.folder = folder
         self.outputs = len(document.outputs())

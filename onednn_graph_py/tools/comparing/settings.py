@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence, Sized
+from dataclasses import dataclass, replace
 
 from ..._core import fpmath_mode
 from ...base.errors import InvalidArgumentsError
@@ -16,42 +16,16 @@ DEFAULT_ISA = "default"  # oneDNN's name for no limit
 
 @dataclass(frozen=True)
 class Setting:
-    """One combination of settings; None for settings that are not varied."""
+    """One combination of settings; None for settings that are not varied.
+
+    The label has those that differ.
+    """
 
     install: Install
     isa: str | None
     threads: int | None
     fpmath: str | None
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The values of each setting, for all combinations; None for one that is not varied."""
-
-    installs: tuple[Install, ...]
-    isa: tuple[str | None, ...]
-    threads: tuple[int | None, ...]
-    fpmath: tuple[str | None, ...]
-
-    def all(self) -> list[Setting]:
-        """Return all combinations, in order; the last setting changes fastest."""
-        product = itertools.product(self.installs, self.isa, self.threads, self.fpmath)
-        return [Setting(*each) for each in product]
-
-    def label(self, setting: Setting) -> str:
-        """Return a name for the combination, made of the settings that differ."""
-        parts = []
-        if len(self.installs) > 1:
-            same = [i for i in self.installs if i.onednn == setting.install.onednn]
-            told = setting.install.onednn
-            parts.append(told if len(same) == 1 else f"{told} ({setting.install.where})")
-        if len(self.isa) > 1:
-            parts.append(str(setting.isa))
-        if len(self.threads) > 1:
-            parts.append(f"{setting.threads} thread{'s' if setting.threads != 1 else ''}")
-        if len(self.fpmath) > 1:
-            parts.append(str(setting.fpmath))
-        return ", ".join(parts) or setting.install.onednn
+    label: str = ""
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> InvalidArgumentsError:
@@ -94,15 +68,27 @@ def settings_of(
     threads: int | Sequence[int] = (),
     fpmath: str | Sequence[str] = (),
     onednn: str | Sequence[str] = (),
-) -> Settings:
-    """Check the settings to vary, as `compare` takes them, and return them."""
+) -> list[Setting]:
+    """Check the settings to vary, as `compare` takes them, and return all combinations in order.
+
+    The last setting changes fastest.
+    """
     counts = _threads([threads] if isinstance(threads, int) else threads)
     modes = [_math_mode(text) for text in _listed(fpmath)]
     places = [onednn] if isinstance(onednn, str) else list(onednn)
     installs = [find_install(where) for where in dict.fromkeys(places or [HERE])]
-    return Settings(
-        tuple(installs),
-        tuple(dict.fromkeys(_isas(_listed(isa), installs))) or (None,),
-        tuple(dict.fromkeys(counts)) or (None,),
-        tuple(dict.fromkeys(modes)) or (None,),
-    )
+    isas = _isas(_listed(isa), installs)
+    varied = [dict.fromkeys(values or (None,)) for values in (isas, counts, modes)]
+    made = [Setting(*each) for each in itertools.product(installs, *varied)]
+    return [replace(setting, label=_label(setting, installs, varied)) for setting in made]
+
+
+def _label(setting: Setting, installs: Sequence[Install], varied: Sequence[Sized]) -> str:
+    install, parts = setting.install, []
+    if len(installs) > 1:
+        same = [i for i in installs if i.onednn == install.onednn]
+        parts.append(install.onednn if len(same) == 1 else f"{install.onednn} ({install.where})")
+    count = setting.threads
+    told = (setting.isa, f"{count} thread{'s' if count != 1 else ''}", setting.fpmath)
+    parts += [str(t) for t, values in zip(told, varied, strict=True) if len(values) > 1]
+    return ", ".join(parts) or install.onednn

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ..inspect.drawing import Tensor
+from ..inspect.drawing import Status, Tensor
 from ..kernels import Kernel
 
 __all__ = ["Kernel", "OpFacts", "StepFacts", "TensorFacts", "Work"]
-
-By = Literal["oneDNN", "host", "reference", "view", "constant", "unsupported"]
 
 
 @dataclass(frozen=True)
@@ -124,7 +122,7 @@ class StepFacts:
     """
 
     ops: tuple[OpFacts, ...]
-    by: By
+    by: Status
     inputs: tuple[TensorFacts, ...]
     outputs: tuple[TensorFacts, ...]
     partition: str = ""

@@ -12,9 +12,10 @@ from ...model.planning import Plan, PlannedStep
 from ...model.rewriting.rebuild import values_of
 from ...model.running.model import CompiledGraph
 from ...ops.lookup import row, with_trait
+from ..inspect.drawing import Status
 from ..inspect.of_builder import tensor_of_value
 from ..inspect.of_model import Sized, sized, tensors_of_plan
-from .facts import By, OpFacts, StepFacts, TensorFacts, Work
+from .facts import OpFacts, StepFacts, TensorFacts, Work
 
 Shapes = Mapping[int, tuple[int, ...]]
 
@@ -126,7 +127,7 @@ def _scratch_bytes(step: PlannedStep) -> int | None:
 
 
 def _step(told: _Described, step: PlannedStep, outside: set[int]) -> StepFacts:
-    by: By = step.implementation
+    by: Status = step.implementation
     if by == "view":
         inputs, outputs = map(told.facts, _edge(step.nodes, outside))
     else:

@@ -39,22 +39,6 @@ def rate_text(rate: float | None, peak: float | None) -> str:
     return f"{shown} ({rate / peak:.0%})" if rate / peak >= 0.005 else f"{shown} (<1%)"
 
 
-def _count_text(count: int) -> str:
-    """Format a number of operations.
-
-    Examples
-    --------
-    >>> _count_text(2_500_000)
-    '2.5 MFLOP'
-    """
-    value, unit = float(count), ""
-    for unit in ("", "k", "M", "G", "T"):
-        if value < 1000 or unit == "T":
-            break
-        value /= 1000
-    return f"{value:.3g} {unit}FLOP"
-
-
 def heading(step: StepFacts) -> str:
     """Return a step's ops with their names."""
     return " + ".join(visible(str(op)) for op in step.ops)
@@ -124,7 +108,7 @@ def step_lines(step: StepFacts) -> list[tuple[str, str]]:
         made.append(("scratch", bytes_text(step.scratch_bytes)))
     work = step.work
     if work is not None and (work.operations or work.bytes):
-        text = f"{_count_text(work.operations)}, {bytes_text(work.bytes)} moved"
+        text = f"{work.operations / 1e9:.3g} GFLOP, {bytes_text(work.bytes)} moved"
         if work.operations_per_byte is not None:
             text += f", {work.operations_per_byte:.3g} FLOP a byte"
         if work.dtype:
