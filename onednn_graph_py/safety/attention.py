@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from ..machine import Conditions
 from ..ops.lookup import with_trait
@@ -143,6 +144,18 @@ def attention_select_of_strided(group: Group, op: Op, conditions: Conditions) ->
     read = {t.id for t in group.read(op)}
     others = (op.inputs[0], op.inputs[2])
     return any(t.id in read and not _has_dense_matrices(group, t) for t in others)
+
+
+@defect(
+    "oneDNN reads a condition of scores that nothing scales as if its matrices were row-major",
+    _SELECTS,
+    Where(until=(3, 8)),
+)
+def attention_condition_of_strided(group: Group, op: Op, conditions: Conditions) -> Answer:
+    maker = group.producer(op.inputs[-1])
+    if maker is None or maker.kind != "MatMul" or not attention(group):
+        return False
+    return not _has_dense_matrices(group, op.inputs[0])
 
 
 def _has_dense_matrices(group: Group, tensor: Tensor) -> bool:
@@ -311,6 +324,23 @@ def attention_on_strided_inputs(group: Group, op: Op, conditions: Conditions) ->
     for tensor in op.inputs:
         dims = group.shape(tensor) or ()
         if len(dims) > 2 and dims[0] == dims[-2] > 1 and not tensor.is_row_major:
+            return True
+    return False
+
+
+@defect(
+    "oneDNN computes attention in five dims as if the batches of strided inputs followed each other",
+    Needs(_MATMUL, fused=True, strided=True, rank=5, beside=_SOFTMAX),
+    Where(until=(3, 8), has=("avx512",)),
+)
+def scattered_batches_of_attention(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find inputs whose first three dims are not one dim in memory."""
+    for tensor in map(group.tensor, op.inputs[:2]):
+        dims = group.shape(tensor) or ()
+        if tensor.strides is None or len(dims) != 5:
+            continue
+        batch = [(d, s) for d, s in zip(dims[:3], tensor.strides, strict=False) if d > 1]
+        if any(stride != d * step for (_, stride), (d, step) in pairwise(batch)):
             return True
     return False
 

@@ -71,7 +71,8 @@ class Drawn:
     calls : list of list of numpy.ndarray
         Arrays of the inputs, of other sizes in each call if dims are unknown.
     options : sequence of mapping of str to value
-        Ways to compile it; several models live beside each other.
+        Ways to compile it; several models live beside each other. ``forms`` says whether groups
+        run in a form that is faster, or always if one fits.
     """
 
     builder: GraphBuilder
@@ -353,6 +354,8 @@ class Draft:
                 "layout": self.pick(("auto", "auto", "plain")),
                 "policy": self.pick(("fusion", "fusion", "fusion", "debug")),
                 **({"threads": 1} if self.chance(0.4) else {}),
+                "tune": self.pick(("quick", "quick", "quick", "off", "full")),
+                "forms": self.pick(("faster", "faster", "always")),
             }
             for _ in range(self.pick((1, 1, 2)))
         ]
