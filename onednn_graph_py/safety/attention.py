@@ -329,7 +329,7 @@ def attention_on_strided_inputs(group: Group, op: Op, conditions: Conditions) ->
 
 
 @defect(
-    "oneDNN computes attention in five dims as if the batches of strided inputs followed each other",
+    "oneDNN computes attention in five dims as if batches of strided inputs lay without gaps",
     Needs(_MATMUL, fused=True, strided=True, rank=5, beside=_SOFTMAX),
     Where(until=(3, 8), has=("avx512",)),
 )

@@ -1281,7 +1281,8 @@ ROWS = {
         where=(AVX512, before(AVX512), BF16, AMX), elsewhere=(OLD, NEW), alone=_to_column,
     ),
     "weights_deeper_than_source": Row(
-        _deeper, (weights_of_depth(3), weights_of_depth(2, (1, 0)), weights_of_depth(2, dtype="f32")),
+        _deeper,
+        (weights_of_depth(3), weights_of_depth(2, (1, 0)), weights_of_depth(2, dtype="f32")),
         where=(AVX512, before(AVX512), BF16, AMX), elsewhere=(OLD, NEW), alone=_deeper,
     ),
     "weights_that_see_padding": Row(

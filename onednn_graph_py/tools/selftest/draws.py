@@ -302,13 +302,13 @@ def _integers(d: Draft) -> Value:
     inputs, outputs = d.pick((4, 6, 9, 16, 33)), d.pick((3, 8, 17))
     x = d.input((*d.dims(1, 3), inputs))
     groups = inputs // d.divisor(inputs)
-    whole = d.numbers.integers(*d.pick(((-128, 128), (-8, 8))), (inputs, outputs)).astype(np.int8)
-    scales = np.ldexp(d.numbers.uniform(-1, 1, (groups, outputs)), -6)
-    zps = d.numbers.integers(-7, 9, (groups, outputs)) / d.pick((1, 1, 4))
+    whole: Any = d.numbers.integers(*d.pick(((-128, 128), (-8, 8))), (inputs, outputs), np.int8)
+    scales: Any = np.ldexp(d.numbers.uniform(-1, 1, (groups, outputs)), -6)
+    zps: Any = d.numbers.integers(-7, 9, (groups, outputs)) / d.pick((1, 1, 4))
     turned = d.chance(0.4)
-    weights, scales, zps = (a.T if turned else a for a in (whole, scales, zps))
+    whole, scales, zps = (a.T if turned else a for a in (whole, scales, zps))
     return blocks.linear(
-        x, weights, d.operand((outputs,)), scales=scales, zero_points=d.pick((None, zps)),
+        x, whole, d.operand((outputs,)), scales=scales, zero_points=d.pick((None, zps)),
         transpose_b=turned, activation=d.pick((None, "relu", "silu")),
         activations=d.pick(("int8", "int8", "exact")), groups=d.pick(("column", "exact")),
     )  # fmt: skip
