@@ -199,6 +199,20 @@ def attention_select(group: Group, op: Op, conditions: Conditions) -> Answer:
     return False
 
 
+@defect(
+    "attention with a Select of something else in place of scores to which a mask was added",
+    _SELECTS,
+    Where(until=(3, 8)),
+    effect=CRASH,
+    remedy="negate the condition, so that the scores are input 1",
+)
+def attention_select_behind_mask(group: Group, op: Op, conditions: Conditions) -> Answer:
+    maker = group.producer(op.inputs[-1])
+    if maker is None or maker.kind != "Add" or not attention(group):
+        return False
+    return Hit("attention that adds a mask to its scores, and then selects others in their place,")
+
+
 def _selects_scaled_scores(group: Group, op: Op) -> bool:
     """Whether attention selects between its scaled scores and something else.
 
