@@ -360,6 +360,16 @@ def scattered_batches_of_attention(group: Group, op: Op, conditions: Conditions)
 
 
 @defect(
+    "oneDNN reads strided keys of one element wrongly where reshapes group queries, after it "
+    "compiled a product with a bias",
+    Needs({"StaticReshape"}, fused=True, strided=True, rank=5, beside=_SOFTMAX),
+)
+def strided_keys_of_one_element(group: Group, op: Op, conditions: Conditions) -> Answer:
+    source, shape = group.tensor(op.inputs[0]), group.shape(op.inputs[0])
+    return attention(group) and bool(shape) and shape[-1:] == (1,) and not source.is_in_order
+
+
+@defect(
     "oneDNN leaves elements of attention unwritten if values are wider than keys",
     _ONCE,
     Where(until=(3, 10)),

@@ -98,6 +98,20 @@ def unscaled_attention(condition, strides):
     return build
 
 
+def grouped_attention(size, strides):
+    """By reshapes: three queries a key."""
+
+    def build(b):
+        q, v = b.input((1, 18, 2, size)), b.input((1, 6, 16, size))
+        k = b.input((1, 6, 16, size), strides=strides)
+        q = q.static_reshape(shape=[1, 6, 3, 2, size], special_zero=False)
+        k, v = (t.static_reshape(shape=[1, 6, 1, 16, size], special_zero=False) for t in (k, v))
+        y = (q.matmul(k, transpose_b=True) / 2.0).softmax(axis=-1) @ v
+        b.output(y.static_reshape(shape=[1, 18, 2, size], special_zero=False))
+
+    return build
+
+
 def layer_norm_and_sum(b):
     x, z = b.input((6, 16)), b.input((6, 16))
     gamma, beta = noise(16, seed=1), noise(16, seed=2)
@@ -961,6 +975,11 @@ ROWS = {
         (unscaled_attention((1, 1, 16, 16), (256, 256, 1, 16)),),
         (unscaled_attention((1, 1, 16, 16), (256, 256, 16, 1)),),
         **ONLY_OLD,
+    ),
+    "strided_keys_of_one_element": Row(
+        (grouped_attention(1, (102, 17, 1, 1)),),
+        (grouped_attention(1, (96, 16, 1, 1)), grouped_attention(8, (816, 136, 8, 1))),
+        hidden="It shows after a product of four dims with a bias of as many elements as keys.",
     ),
     "strided_operand_of_product": Row(
         (product_and_strided((2, 3), (2, 1, 7, 5), (35, 35, 1, 7)),),
