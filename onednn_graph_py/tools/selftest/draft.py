@@ -265,7 +265,7 @@ class Draft:
         """Draw zero points that differ; or none, as symmetric quantization has."""
         if self.chance(0.5):
             return [0] * n
-        drawn = self.uneven(n, (1, 3, 7, 12, 5, 9))
+        drawn = self.uneven(n, (1, 3, 7, 12, 5, 9, 0))
         return [z + 100 if dtype == "u8" and self.chance(0.3) else z for z in drawn]
 
     def quantization(
@@ -355,7 +355,7 @@ class Draft:
                 "policy": self.pick(("fusion", "fusion", "fusion", "debug")),
                 **({"threads": 1} if self.chance(0.4) else {}),
                 "tune": self.pick(("quick", "quick", "quick", "off", "full")),
-                "forms": self.pick(("faster", "faster", "always")),
+                "forms": self.pick(("faster", "always")),
             }
             for _ in range(self.pick((1, 1, 2)))
         ]
