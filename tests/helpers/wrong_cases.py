@@ -112,6 +112,17 @@ def grouped_attention(size, strides):
     return build
 
 
+def dropped(outputs, *, product=False):
+    def build(b):
+        x = b.input((4, 8))
+        y = x @ b.input((8, 6)) if product else x.relu()
+        numbers = [b.constant([7], "s64"), b.constant([9], "s64"), b.constant([0.5], "f32")]
+        made = b.op("Dropout", y, *numbers, outputs=[(None, None)] * outputs)
+        b.output(*(made if outputs > 1 else (made,)))
+
+    return build
+
+
 def layer_norm_and_sum(b):
     x, z = b.input((6, 16)), b.input((6, 16))
     gamma, beta = noise(16, seed=1), noise(16, seed=2)
@@ -760,6 +771,9 @@ _inner = (
     softmax((2, 16, 1), 1),
     softmax((2, 16, 32), 1, "none"),
 )[: 3 * (LINKED >= (3, 8))]
+# Before 3.12 there is no Dropout.
+_dropped = (dropped(2), dropped(2, product=True))[: 2 * (LINKED >= (3, 12))]
+_whole = (dropped(1),)[: 1 * (LINKED >= (3, 12))]
 _infinite = (
     selecting((2, 4, 8), [0.0], np.full((2, 4, 8), -np.inf)),
     selecting((4, 8), (2, 4, 8), [-np.inf]),
@@ -839,6 +853,9 @@ _reused = (
 )
 
 ROWS = {
+    "mask_of_dropout": Row(
+        _dropped, _whole, where=(NEW, OPENMP, AVX512, AMX), hidden="A mask may be in the memory."
+    ),
     "softmax_inf_as_zero": Row(
         _outer, _inner, **ONLY_NEW, alone=_outer,
         hidden="It shows only where a whole row is -inf.",
