@@ -100,7 +100,7 @@ def inputs_of(builder: GraphBuilder, seed: int, shapes: Mapping[str, Dims] | Non
             elif how != "plain" and not (how == "large" and steep):
                 factor = {"small": 2.0**-7, "large": 2.0**5}.get(how, 1.0)
                 array = round_to(wide * np.float32(factor), value.dtype)
-        if how == "strided" and not value.updated:
+        if how == "strided" and not value.updated and array.ndim:
             array = np.asfortranarray(array)
         made.append(array)
     return made
