@@ -854,7 +854,8 @@ _reused = (
 
 ROWS = {
     "mask_of_dropout": Row(
-        _dropped, _whole, where=(NEW, OPENMP, AVX512, AMX), hidden="A mask may be in the memory."
+        _dropped, _whole, where=(NEW, OPENMP, AVX512, AMX), elsewhere=(OLD,),
+        hidden="The mask of a call before may be in the memory.",
     ),
     "softmax_inf_as_zero": Row(
         _outer, _inner, **ONLY_NEW, alone=_outer,
