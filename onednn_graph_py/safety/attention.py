@@ -365,8 +365,8 @@ def scattered_batches_of_attention(group: Group, op: Op, conditions: Conditions)
     Needs({"StaticReshape"}, fused=True, strided=True, rank=5, beside=_SOFTMAX),
 )
 def strided_keys_of_one_element(group: Group, op: Op, conditions: Conditions) -> Answer:
-    source, shape = group.tensor(op.inputs[0]), group.shape(op.inputs[0])
-    return attention(group) and bool(shape) and shape[-1:] == (1,) and not source.is_in_order
+    source, shape = group.tensor(op.inputs[0]), group.shape(op.inputs[0]) or ()
+    return attention(group) and shape[-1:] == (1,) and not source.is_in_order
 
 
 @defect(
