@@ -243,7 +243,8 @@ def _index(results: list[Result]) -> Iterator[str]:
     rows = []
     for row, what in titles().items():
         bad, measured = _versions(row, results)
-        seen = "all measured" if set(bad) == set(measured) else ", ".join(bad) or "none measured"
+        every = bool(bad) and set(bad) == set(measured)
+        seen = "all measured" if every else ", ".join(bad) or "none measured"
         rows.append((_link(row), _title(row, what), seen))
     yield "## Index\n"
     yield from markdown_table(("entry", "what is wrong", "oneDNN"), rows)

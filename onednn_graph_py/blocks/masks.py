@@ -393,8 +393,12 @@ def _addend(mask: Mask, heads: Heads, scores: Value, name: str | None) -> Value:
         value = mask
     if not heads.regroup:
         return value
-    if whole.count(-1) > 1 and whole[1] == 1:  # which a reshape can't tell apart
+    unknown = whole.count(-1)
+    if unknown > 1 and 1 in (whole[1], heads.kv_heads):  # which a reshape can't tell apart
         return value[:, None]
+    if unknown - (whole[0] == -1) > 1:
+        groups = [v[:, None] for v in value.split(heads.kv_heads, 1)]
+        return op(value.builder, "Concat", *groups, axis=1, name=part(name, "mask regrouped"))
     group = (1, 1) if whole[1] == 1 else (heads.kv_heads, heads.heads // heads.kv_heads)
     return reshape(value, (whole[0], *group, *whole[2:]), part(name, "mask regrouped"))
 

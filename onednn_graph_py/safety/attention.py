@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 from ..machine import Conditions
 from ..ops.lookup import with_trait
@@ -145,6 +146,18 @@ def attention_select_of_strided(group: Group, op: Op, conditions: Conditions) ->
     return any(t.id in read and not _has_dense_matrices(group, t) for t in others)
 
 
+@defect(
+    "oneDNN reads a condition of scores that nothing scales as if its matrices were row-major",
+    _SELECTS,
+    Where(until=(3, 8)),
+)
+def attention_condition_of_strided(group: Group, op: Op, conditions: Conditions) -> Answer:
+    maker = group.producer(op.inputs[-1])
+    if maker is None or maker.kind != "MatMul" or not attention(group):
+        return False
+    return not _has_dense_matrices(group, op.inputs[0])
+
+
 def _has_dense_matrices(group: Group, tensor: Tensor) -> bool:
     shape, strides = group.shape(tensor), group.tensor(tensor).strides
     if shape is None or strides is None or 1 in shape[-2:] or len(shape) < 2:
@@ -184,6 +197,20 @@ def attention_select(group: Group, op: Op, conditions: Conditions) -> Answer:
                 "shape than the scores,"
             )
     return False
+
+
+@defect(
+    "attention with a Select of something else in place of scores to which a mask was added",
+    _SELECTS,
+    Where(until=(3, 8)),
+    effect=CRASH,
+    remedy="negate the condition, so that the scores are input 1",
+)
+def attention_select_behind_mask(group: Group, op: Op, conditions: Conditions) -> Answer:
+    maker = group.producer(op.inputs[-1])
+    if maker is None or maker.kind != "Add" or not attention(group):
+        return False
+    return Hit("attention that adds a mask to its scores, and then selects others in their place,")
 
 
 def _selects_scaled_scores(group: Group, op: Op) -> bool:
@@ -313,6 +340,33 @@ def attention_on_strided_inputs(group: Group, op: Op, conditions: Conditions) ->
         if len(dims) > 2 and dims[0] == dims[-2] > 1 and not tensor.is_row_major:
             return True
     return False
+
+
+@defect(
+    "oneDNN computes attention in five dims as if batches of strided inputs lay without gaps",
+    Needs(_MATMUL, fused=True, strided=True, rank=5, beside=_SOFTMAX),
+    Where(until=(3, 8), has=("avx512",)),
+)
+def scattered_batches_of_attention(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find inputs whose first three dims are not one dim in memory."""
+    for tensor in map(group.tensor, op.inputs[:2]):
+        dims = group.shape(tensor) or ()
+        if tensor.strides is None or len(dims) != 5:
+            continue
+        batch = [(d, s) for d, s in zip(dims[:3], tensor.strides, strict=False) if d > 1]
+        if any(stride != d * step for (_, stride), (d, step) in pairwise(batch)):
+            return True
+    return False
+
+
+@defect(
+    "oneDNN reads strided keys of one element wrongly where reshapes group queries, after it "
+    "compiled a product with a bias",
+    Needs({"StaticReshape"}, fused=True, strided=True, rank=5, beside=_SOFTMAX),
+)
+def strided_keys_of_one_element(group: Group, op: Op, conditions: Conditions) -> Answer:
+    source, shape = group.tensor(op.inputs[0]), group.shape(op.inputs[0]) or ()
+    return attention(group) and shape[-1:] == (1,) and not source.is_in_order
 
 
 @defect(

@@ -218,6 +218,21 @@ def weights_that_see_padding(group: Group, op: Op, conditions: Conditions) -> An
     return _unseen_tap(zip(*gradient[1:], *lists, strict=True))
 
 
+@defect(
+    "oneDNN with AVX-512 computes 16-bit gradients of weights that are deeper than the source "
+    "wrongly",
+    Needs({"ConvolutionBackwardWeights"}, narrow=True, rank=5),
+    _AVX512,
+)
+def weights_deeper_than_source(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find several windows along the first of three dims, padded on both sides."""
+    gradient = _weights_gradient(group, op) if op.inputs[0].dtype in _16_BITS else None
+    if gradient is None or len(gradient.kernel) < 3:
+        return False
+    padded = op.attr("auto_pad") != "None" or (op.attr("pads_begin")[0] and op.attr("pads_end")[0])
+    return bool(padded) and gradient.windows[0] > 1 and gradient.kernel[0] > gradient.source[0]
+
+
 # -- transposed convolutions
 
 

@@ -20,6 +20,16 @@ __all__: list[str] = []
 _SELECT = Needs({"Select"})
 _PRELU = frozenset({"PReLU", "PReLUBackward"})
 
+
+@defect(
+    "oneDNN leaves the mask of a fused Dropout unwritten",
+    Needs({"Dropout"}, fused=True),
+    Where((3, 12)),
+)
+def mask_of_dropout(group: Group, op: Op, conditions: Conditions) -> Answer:
+    return len(op.outputs) > 1
+
+
 # -- Select
 
 

@@ -9,7 +9,14 @@ from ..machine import Conditions
 from ..ops.terms import shape_text
 from .calls import Op
 from .defect import HANG, OUT_OF_BOUNDS, SPLIT, WRONG, Answer, Hit, Needs, Where, defect
-from .facts import DEQUANTIZES, contraction, integers_of, runs_in_amx
+from .facts import (
+    DEQUANTIZES,
+    contraction,
+    has_zero_point,
+    integers_of,
+    quantization_of,
+    runs_in_amx,
+)
 from .group import Group
 
 __all__: list[str] = []
@@ -127,6 +134,22 @@ def one_row_transposed(group: Group, op: Op, conditions: Conditions) -> Answer:
     if op.inputs[0].dtype == "f16":
         return old and conditions.avx512 and conditions.f16 and over > 1
     return old and runs_in_amx(group, op, conditions) and over % 2 != 0
+
+
+@defect(
+    "oneDNN with AVX-512 computes products of one row with transpose_a wrongly where several "
+    "batches share weights with a zero point",
+    Needs(_MATMUL, fused=True, rank=3, beside=DEQUANTIZES),
+    Where(has=("avx512",)),
+)
+def one_row_by_shifted_weights(group: Group, op: Op, conditions: Conditions) -> Answer:
+    data, weights = group.shape(op.inputs[0]), quantization_of(group, op.inputs[1])
+    if not data or weights is None or not op.attr("transpose_a") or not has_zero_point(weights):
+        return False
+    if len(data) < 3 or (conditions.version < (3, 8) and len(data) != 4):
+        return False
+    shared = math.prod(data[:-2]) > 1 and _shapes(group, op).batches == 1
+    return shared and data[-1] == 1 and data[-2] > 1
 
 
 @defect(

@@ -133,15 +133,18 @@ def scales_of_input_channels(group: Group, op: Op, conditions: Conditions) -> An
 def scales_of_flattened_source(group: Group, op: Op, conditions: Conditions) -> Answer:
     """Find scales along the first dim, if that is not the rows.
 
-    Without a batch oneDNN adds a dim in front; a batch that shares the weights becomes rows.
+    Without a batch oneDNN adds a dim in front; a batch that shares the weights becomes rows. It
+    reads equal scales, or one of a batch of 1, beyond the last.
     """
     source = quantization_of(group, op.inputs[0])
-    data, weights, made = (group.shape(t) for t in (*op.inputs[:2], op.outputs[0]))
-    if source is None or not data or weights is None or made is None:
+    data, weights = (group.shape(t) for t in op.inputs[:2])
+    if source is None or not data or weights is None:
         return False
-    if source.attr("axis") % len(data) or not _differ(source, "scales", 1):
+    if source.attr("qtype") != "per_channel" or source.attr("axis") % len(data):
         return False
-    return len(data) == 1 or (len(data) > 2 and len(weights) < 3)
+    if len(data) == 1:
+        return _differ(source, "scales", 1)
+    return len(data) > 2 and len(weights) < 3
 
 
 @defect(

@@ -227,6 +227,22 @@ def test_grouped_heads_may_be_of_an_unknown_batch(queries, keys):
     assert_within(exact(b.compile()(*arrays)), *wanted)
 
 
+@pytest.mark.parametrize("kv_heads", [2, 1])
+def test_masks_of_grouped_heads_may_be_of_unknown_tokens(kv_heads):
+    """A reshape can't tell two unknown dims apart."""
+    b = og.GraphBuilder()
+    q, mask = b.input((B, H, -1, D)), b.input((B, H, -1, -1))
+    k, v = (b.input((B, kv_heads, -1, D)) for _ in "kv")
+    b.output(blocks.sdpa(q, k, v, mask=mask))
+    model = b.compile()
+    for queries, keys in ((S, T), (1, 3)):
+        given = [uniform((B, H, queries, D)), *(uniform((B, kv_heads, keys, D)) for _ in "kv")]
+        added = uniform((B, H, queries, keys))
+        heads = [repeated(a, H) for a in given[1:]]
+        wanted = attention(given[0], *heads, 1 / 4, added, "f32")
+        assert_within(model(given[0], added, *given[1:]), *wanted)
+
+
 def test_interleaved_pairs_may_be_of_an_unknown_batch_and_unknown_tokens():
     results = []
     x, tables = uniform((3, H, S, D)), [uniform((S, D // 2)) for _ in "cs"]

@@ -213,14 +213,15 @@ def masked(condition, other=None):
     return attention(*HEADS, between)
 
 
-def chosen(condition, kind="Divide"):
-    """Those scores that a condition keeps, behind their scale or mask."""
+def chosen(condition, kind="Divide", other=None):
+    """Those scores that a condition keeps, behind their scale or mask; or the others."""
 
     def between(scores, kept):
-        scaled = t(32, scores.dims)
+        scaled, others = t(32, scores.dims), t(31, other or (1,))
+        pair = [others, scaled] if other else [scaled, others]
         return [
             Op(kind, [scores, t(33, (1,))], [scaled]),
-            Op("Select", [t(30, condition, "boolean"), scaled, t(31, (1,))], [kept]),
+            Op("Select", [t(30, condition, "boolean"), *pair], [kept]),
         ]
 
     return between
@@ -403,6 +404,11 @@ ROWS = {
     "attention_mask_and_select": Row(
         attention(*HEADS, chosen((4, 4, 16, 16), "Add")),
         attention(*HEADS, chosen((4, 4, 16, 16))),
+    ),
+    "attention_select_behind_mask": Row(
+        attention(*HEADS, chosen((4, 4, 16, 16), "Add", (4, 4, 16, 16))),
+        attention(*HEADS, chosen((4, 4, 16, 16), "Divide", (4, 4, 16, 16))),
+        known="A program that compiles its first graph ends with a segmentation fault.",
     ),
     "grouped_attention_select": Row(grouped_queries(True), grouped_queries(False)),
     "attention_order": Row(scores_added(False), scores_added(True)),

@@ -75,6 +75,21 @@ def wrong_tanh(seed):
     return drawn(seed, "Abs", "Tanh", "ReLU")
 
 
+_drawn: list[int] = []
+
+
+def wrong_behind_another(seed):
+    """In the same process."""
+    _drawn.append(seed)
+    return wrong_tanh(seed) if len(_drawn) > 1 else right(seed)
+
+
+def ends_behind_another(seed):
+    """In the same process."""
+    _drawn.append(seed)
+    return crashes_on_odd_seeds(len(_drawn) - 1)
+
+
 def wrong_tanh_trial(document, seed):
     injure()
     return model_trial(document, seed)

@@ -88,6 +88,41 @@ def attention_of_chosen(
     return build
 
 
+def unscaled_attention(condition, strides):
+    def build(b):
+        q, k, v = (b.input((1, 4, 16, 32)) for _ in range(3))
+        seen = b.input(condition, "boolean", strides=strides)
+        scores = b.select(seen, np.float32([-8.0]), q.matmul(k, transpose_b=True))
+        b.output(scores.softmax(axis=-1) @ v)
+
+    return build
+
+
+def grouped_attention(size, strides):
+    """By reshapes: three queries a key."""
+
+    def build(b):
+        q, v = b.input((1, 18, 2, size)), b.input((1, 6, 16, size))
+        k = b.input((1, 6, 16, size), strides=strides)
+        q = q.static_reshape(shape=[1, 6, 3, 2, size], special_zero=False)
+        k, v = (t.static_reshape(shape=[1, 6, 1, 16, size], special_zero=False) for t in (k, v))
+        y = (q.matmul(k, transpose_b=True) / 2.0).softmax(axis=-1) @ v
+        b.output(y.static_reshape(shape=[1, 18, 2, size], special_zero=False))
+
+    return build
+
+
+def dropped(outputs, *, product=False):
+    def build(b):
+        x = b.input((4, 8))
+        y = x @ b.input((8, 6)) if product else x.relu()
+        numbers = [b.constant([7], "s64"), b.constant([9], "s64"), b.constant([0.5], "f32")]
+        made = b.op("Dropout", y, *numbers, outputs=[(None, None)] * outputs)
+        b.output(*(made if outputs > 1 else (made,)))
+
+    return build
+
+
 def layer_norm_and_sum(b):
     x, z = b.input((6, 16)), b.input((6, 16))
     gamma, beta = noise(16, seed=1), noise(16, seed=2)
@@ -136,11 +171,11 @@ def attention_of_values(size, tokens=16):
     return build
 
 
-def attention_of_five_dims(query, key, mask=None, strides=None):
-    """Batches and heads; the strides of the values."""
+def attention_of_five_dims(query, key, mask=None, strides=None, queries=None):
+    """Batches and heads; the strides of the values, and of the queries."""
 
     def build(b):
-        q, k = b.input((*query, 7, 16)), b.input((*key, 9, 16))
+        q, k = b.input((*query, 7, 16), strides=queries), b.input((*key, 9, 16))
         scores = q.matmul(k, transpose_b=True) / 4.0
         if mask is not None:
             scores = scores + b.input(mask)
@@ -232,8 +267,10 @@ def product_and_strided(batch, operand, strides):
     return build
 
 
-def int8_product(source, weights, *operands, limit=None, dtype="s8", cast="f32", **attributes):
-    """Weights are an input, or constants below a limit."""
+def int8_product(
+    source, weights, *operands, limit=None, dtype="s8", zero=0, cast="f32", **attributes
+):
+    """Weights are an input, or constants below a limit; `zero` is their zero point."""
 
     def build(b):
         x = b.input(source, dtype)
@@ -242,7 +279,7 @@ def int8_product(source, weights, *operands, limit=None, dtype="s8", cast="f32",
             if limit is None
             else b.constant(integers(*weights, low=-limit, high=limit + 1))
         )
-        given = [v.dequantize(**UNIT) for v in (x, w)]
+        given = [x.dequantize(**UNIT), w.dequantize(**{**UNIT, "zps": [zero]})]
         if cast != "f32":
             given = [v.type_cast(dtype=cast) for v in given]
         y = b.matmul(*given, **attributes)
@@ -603,6 +640,23 @@ def weights_of_padding(pad, dtype="bf16"):
     return build
 
 
+def weights_of_depth(depth, pads=(1, 1), dtype="bf16"):
+    """Of a kernel of 3 planes."""
+
+    def build(b):
+        attrs = {"strides": (1,) * 3, "dilations": (1,) * 3, "data_format": "NXC"}
+        x, y = (2, depth, 4, 6, 4), (2, depth + sum(pads) - 2, 4, 6, 5)
+        b.output(
+            b.convolution_backward_weights(
+                b.input(x, dtype), b.input(y, dtype), pads_begin=(pads[0], 1, 1),
+                pads_end=(pads[1], 1, 1), weights_shape=(5, 4, 3, 3, 3), weights_format="OIX",
+                **attrs,
+            )
+        )  # fmt: skip
+
+    return build
+
+
 def operand_of(base, operand, strides):
     """A product, sum or normalization, and a strided operand behind it."""
 
@@ -717,6 +771,9 @@ _inner = (
     softmax((2, 16, 1), 1),
     softmax((2, 16, 32), 1, "none"),
 )[: 3 * (LINKED >= (3, 8))]
+# Before 3.12 there is no Dropout.
+_dropped = (dropped(2), dropped(2, product=True))[: 2 * (LINKED >= (3, 12))]
+_whole = (dropped(1),)[: 1 * (LINKED >= (3, 12))]
 _infinite = (
     selecting((2, 4, 8), [0.0], np.full((2, 4, 8), -np.inf)),
     selecting((4, 8), (2, 4, 8), [-np.inf]),
@@ -789,12 +846,17 @@ _to_column = (
     convolution((1, 2, 5, 2), (1, 5, 1, 16), "bf16", strides=(1, 2), groups=2),
 )
 _unseen = (weights_of_padding(2),)
+_deeper = (weights_of_depth(2),)
 _reused = (
     selecting(np.array([True, False, False]), (2, 3), np.ones((2, 3))),
     selecting(_alternate, (7, 1, 1), np.ones((7, 1, 4))),
 )
 
 ROWS = {
+    "mask_of_dropout": Row(
+        _dropped, _whole, where=(NEW, OPENMP, AVX512, AMX), elsewhere=(OLD,),
+        hidden="The mask of a call before may be in the memory.",
+    ),
     "softmax_inf_as_zero": Row(
         _outer, _inner, **ONLY_NEW, alone=_outer,
         hidden="It shows only where a whole row is -inf.",
@@ -914,6 +976,28 @@ ROWS = {
         where=(before(AVX512), before(AMX)),
         elsewhere=(OLD, NEW, AVX512, AMX),
         alone=(_gapped,),
+    ),
+    "scattered_batches_of_attention": Row(
+        (
+            attention_of_five_dims((1, 3, 2), (1, 3, 1), queries=(672, 112, 336, 16, 1)),
+            attention_of_five_dims((2, 3, 2), (2, 3, 2), strides=(1728, 432, 144, 16, 1)),
+        ),
+        (
+            attention_of_five_dims((1, 3, 2), (1, 3, 1), queries=(672, 224, 112, 16, 1)),
+            attention_of_five_dims((1, 3, 2), (1, 3, 1), queries=(768, 256, 128, 16, 1)),
+        ),
+        where=(before(AVX512), before(AMX)),
+        elsewhere=(OLD, NEW, AVX512, AMX),
+    ),
+    "attention_condition_of_strided": Row(
+        (unscaled_attention((1, 1, 16, 16), (256, 256, 1, 16)),),
+        (unscaled_attention((1, 1, 16, 16), (256, 256, 16, 1)),),
+        **ONLY_OLD,
+    ),
+    "strided_keys_of_one_element": Row(
+        (grouped_attention(1, (102, 17, 1, 1)),),
+        (grouped_attention(1, (96, 16, 1, 1)), grouped_attention(8, (816, 136, 8, 1))),
+        hidden="It shows after a product of four dims with a bias of as many elements as keys.",
     ),
     "strided_operand_of_product": Row(
         (product_and_strided((2, 3), (2, 1, 7, 5), (35, 35, 1, 7)),),
@@ -1092,10 +1176,13 @@ ROWS = {
         (
             int8_sum(source=by_channel(0, 0, axis=0), shape=(2, 5, 4)),
             int8_sum(source=by_channel(0, 0, 0, 0, axis=0), shape=(4,)),
+            int8_sum(source=_residual(0, 0, axis=0), shape=(2, 5, 4)),
+            int8_sum(source=by_channel(0, axis=0), shape=(1, 5, 4)),
         ),
         (
             int8_sum(source=by_channel(*[0] * 5), shape=(2, 5, 4)),
             int8_sum(source=by_channel(0, 0, axis=0), shape=(2, 4)),
+            int8_sum(source=_residual(0, 0, 0, 0, axis=0), shape=(4,)),
             int8_sum(shape=(2, 5, 4)),
         ),
         **ONLY_NEW,
@@ -1230,6 +1317,11 @@ ROWS = {
         ),
         where=(AVX512, before(AVX512), BF16, AMX), elsewhere=(OLD, NEW), alone=_to_column,
     ),
+    "weights_deeper_than_source": Row(
+        _deeper,
+        (weights_of_depth(3), weights_of_depth(2, (1, 0)), weights_of_depth(2, dtype="f32")),
+        where=(AVX512, before(AVX512), BF16, AMX), elsewhere=(OLD, NEW), alone=_deeper,
+    ),
     "weights_that_see_padding": Row(
         _unseen, (weights_of_padding(0), weights_of_padding(2, "f32")),
         where=(AVX512, before(AVX512), BF16, AMX), elsewhere=(OLD, NEW), alone=_unseen,
@@ -1362,6 +1454,20 @@ ROWS = {
         where=(before(AMX),),
         elsewhere=(before(BF16), OLD, NEW, F16),
         alone=(_shared, _shared_f16),
+    ),
+    "one_row_by_shifted_weights": Row(
+        (
+            int8_product((2, 2, 7, 1), (7, 5), zero=1, transpose_a=True),
+            int8_product((3, 1, 64, 1), (1, 1, 64, 5), zero=-9, dtype="u8", transpose_a=True),
+        ),
+        (
+            int8_product((2, 2, 7, 1), (7, 5), transpose_a=True),
+            int8_product((2, 2, 7, 1), (2, 2, 7, 5), zero=1, transpose_a=True),
+            int8_product((2, 2, 1, 7), (7, 5), zero=1),
+            int8_product((7, 1), (7, 5), zero=1, transpose_a=True),
+        ),
+        where=(AVX512, before(AVX512), VNNI, before(BF16), AMX),
+        elsewhere=(OLD, NEW, OPENMP),
     ),
     "few_rows_transposed": Row(
         _few,

@@ -10,6 +10,7 @@ import onednn_graph_py as og
 from onednn_graph_py import blocks
 from onednn_graph_py.machine import current
 from onednn_graph_py.model.planning import fates, forms
+from onednn_graph_py.model.planning.forms import always_in_forms
 from onednn_graph_py.model.rewriting.forms import FORMS
 from onednn_graph_py.safety.speed import masked_attention, product_without_packing, query_blocks
 
@@ -17,15 +18,10 @@ CONVOLUTION, BLOCKS = FORMS
 
 
 @pytest.fixture
-def everywhere(monkeypatch):
+def everywhere():
     """Take products with constant weights as convolutions, whatever is faster here."""
-
-    def form(group, conditions):
-        products = [o for o in group.ops if o.kind == "MatMul"]
-        constant = any(group.tensor(o.inputs[1]).data is not None for o in products)
-        return (CONVOLUTION, "a test") if constant else None
-
-    monkeypatch.setattr(forms, "faster_form", form)
+    with always_in_forms():
+        yield
 
 
 def noise(seed, *shape):
@@ -242,6 +238,33 @@ def test_queries_without_keys_are_zero_in_blocks_too():
     assert not found[:, :, :3].any()
     exact = attention(q, k, v, np.where(np.arange(400)[:, None] < 3, 0.0, mask))
     np.testing.assert_allclose(found[:, :, 3:], exact[:, :, 3:], atol=64 * tolerance(16))
+
+
+CAUSAL, COLUMN = causal(400, 400, 0), noise(7, 400, 1)
+
+
+@pytest.mark.parametrize(
+    ("mask", "changed", "axis"),
+    [
+        (CAUSAL, lambda x: x, -2),
+        (CAUSAL, np.tanh, -1),
+        (CAUSAL, lambda x: np.maximum(x, 0), -1),
+        (COLUMN, lambda x: x, -1),
+    ],
+)
+def test_a_softmax_that_sees_what_a_mask_hides_stays_whole(mask, changed, axis):
+    """Along the queries, of other numbers than the mask's, or where all keys share the mask's."""
+    q, k, v = (noise(i, 1, 2, 400, 16) for i in range(3))
+    b = og.GraphBuilder()
+    values = [b.input(a.shape) for a in (q, k, v)]
+    scores = values[0].matmul(values[1], transpose_b=True) + mask.astype(np.float32)
+    b.output(changed(scores).softmax(axis=axis) @ values[2])
+    with always_in_forms():
+        model = b.compile()
+    exact = changed(q.astype(np.float64) @ k.swapaxes(-1, -2) + mask)
+    weights = np.exp(exact - exact.max(axis, keepdims=True))
+    weights /= weights.sum(axis, keepdims=True)
+    np.testing.assert_allclose(model(q, k, v), weights @ v, atol=400 * tolerance(16))
 
 
 def test_a_mask_that_hides_little_stays_whole():

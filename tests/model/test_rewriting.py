@@ -99,7 +99,7 @@ def other_axis(b, x):
 
 def of_another(b, x):
     d = x - x.reduce_mean(axes=[-1], keep_dims=True)
-    return d / ((x * d).reduce_mean(axes=[-1], keep_dims=True).square() + 1e-3).sqrt()
+    return d / ((x * x).reduce_mean(axes=[-1], keep_dims=True) + 1e-3).sqrt()
 
 
 def below_zero(b, x):

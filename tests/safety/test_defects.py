@@ -233,9 +233,11 @@ def test_a_defect_shows_here_and_models_avoid_it(monkeypatch, name, build):
             caught.clear()  # NumPy's about what is wrong
         model = b.compile()
         assert model.verify(*whole_range(b))
-    assert found.alone or len(model.steps()) > 1
+    written = model._shared.nodes
+    assert found.alone or len(model.steps()) > 1 or not DEFECTS[name].find(group_of(written), here)
     for warning in caught:
-        assert "runs in parts" in str(warning.message) or found.alone
+        lacks_kernel = name == "mask_of_dropout" and "Dropout" in str(warning.message)
+        assert "runs in parts" in str(warning.message) or found.alone or lacks_kernel
     if name in AVOIDED_BY_RULES and len(b.nodes) == 1:
         assert not caught
         assert [s.ops for s in model.steps() if s.implementation == "oneDNN"] == [("Select",)]

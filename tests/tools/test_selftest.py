@@ -87,6 +87,15 @@ def test_a_worker_that_crashes_is_counted_and_the_others_go_on():
     assert not report.ok
 
 
+def test_what_is_wrong_or_crashes_only_behind_others_is_found():
+    report = searched(selftest_families.wrong_behind_another, count=4)
+    assert [f.seed for f in report.findings] == [1, 2, 3]
+    assert report.findings[1].reason.startswith("behind [0, 1]: ")
+    report = searched(selftest_families.ends_behind_another, count=4)
+    (found,) = report.findings
+    assert found.verdict == "crashed" and "[0, 1, 2, 3]: " in found.reason
+
+
 def test_a_worker_that_hangs_is_ended_and_counted(monkeypatch):
     monkeypatch.setattr("onednn_graph_py.tools.selftest.run.STARTUP", 10.0)
     report = searched(selftest_families.hangs_on_seed_1, count=3, timeout=10.0)

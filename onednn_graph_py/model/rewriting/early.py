@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...base.linked import linked_version
-from ..building.value import Node, Value
+from ..building.value import Node, Value, row_major
 from .products import is_behind_a_product
 from .rule import Ops, Rule
 
@@ -52,13 +52,15 @@ def selects_by_any_shape() -> bool:
 def _with_one_shape(ops: Ops, node: Node) -> bool:
     """Give a Select's condition and input 1 the shape of the result.
 
-    Scores of attention stay, unless what is put in their place is infinite.
+    Scores of attention stay, unless what is put in their place is infinite, or the condition
+    strided.
     """
     shape = ops.shapes[node.outputs[0].id]
     shapes = [ops.shapes[v.id] for v in node.inputs]
     if selects_by_any_shape() or shapes[0] == shapes[1] or any(-1 in s for s in shapes):
         return False
-    if all(_is_finite(v) or is_behind_a_product(ops, v) for v in node.inputs[1:]):
+    plain = node.inputs[0].strides in (None, row_major(shapes[0]))
+    if plain and all(_is_finite(v) or is_behind_a_product(ops, v) for v in node.inputs[1:]):
         return False
     wide = [ops.expanded(v, shape) for v in node.inputs[:2]]
     ops.same((*wide, node.inputs[2]))
@@ -70,10 +72,11 @@ def _is_finite(value: Value) -> bool:
 
 
 def _with_one_scale(ops: Ops, node: Node) -> bool:
-    """Write one scale of a dim of 1 as the tensor's: products read it as one of several rows."""
-    if node.attr("qtype") != "per_channel" or len(node.attrs.get("scales", ())) != 1:
+    """Write equal scales and zero points of channels as the tensor's, which oneDNN fuses best."""
+    lists = {name: node.attrs[name] for name in ("scales", "zps") if node.attrs.get(name)}
+    if node.attr("qtype") != "per_channel" or any(len(set(v)) != 1 for v in lists.values()):
         return False
-    ops.same(qtype="per_tensor")
+    ops.same(qtype="per_tensor", **{name: values[:1] for name, values in lists.items()})
     return True
 
 

@@ -11,6 +11,7 @@ from ..building.value import Node, Value
 from .rule import Ops
 
 _BETWEEN = with_trait("epilogue") | {"SoftMax", "TypeCast"}
+_HIDES = ("Add", "SoftMax", "TypeCast")  # what may follow a mask, and hides the same keys
 
 
 class _Attention(NamedTuple):
@@ -31,7 +32,7 @@ def _attention(nodes: Sequence[Node]) -> _Attention | None:
         for id in {v.id for v in node.inputs} & readers.keys():
             readers[id].append(node)
     softmax = next((n for n in nodes if n.kind == "SoftMax"), None)
-    if softmax is None:
+    if softmax is None or softmax.attr("axis") not in (-1, softmax.inputs[0].ndim - 1):
         return None
     between, scores = [softmax], made.get(softmax.inputs[0].id)
     while scores is not None and scores.kind in _BETWEEN:
@@ -97,9 +98,20 @@ def in_query_blocks(ops: Ops, nodes: Sequence[Node], leaving: Collection[int]) -
     found = _attention(nodes)
     if found is None or any(n.outputs[0].id in leaving for n in (found.scores, *found.between)):
         return False
-    added = [v.data for n in found.between if n.kind == "Add" for v in n.inputs[1:]]
-    masks = [a for a in added if a is not None]
-    blocks = query_blocks(masks[0]) if len(masks) == 1 else []
+    masks = {
+        i: v.data
+        for i, n in enumerate(found.between)
+        for v in n.inputs[1:]
+        if n.kind == "Add" and v.data is not None
+    }
+    if len(masks) != 1:
+        return False
+    ((place, mask),) = masks.items()
+    behind = found.between[place:]
+    masked = ops.shapes[behind[0].outputs[0].id]
+    if mask.shape[-2:] != masked[-2:] or any(n.kind not in _HIDES for n in behind):
+        return False
+    blocks = query_blocks(mask)
     if len(blocks) < 2:
         return False
     parts = [

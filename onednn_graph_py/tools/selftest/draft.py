@@ -71,7 +71,8 @@ class Drawn:
     calls : list of list of numpy.ndarray
         Arrays of the inputs, of other sizes in each call if dims are unknown.
     options : sequence of mapping of str to value
-        Ways to compile it; several models live beside each other.
+        Ways to compile it; several models live beside each other. ``forms`` says whether groups
+        run in a form that is faster, or always if one fits.
     """
 
     builder: GraphBuilder
@@ -99,7 +100,7 @@ def inputs_of(builder: GraphBuilder, seed: int, shapes: Mapping[str, Dims] | Non
             elif how != "plain" and not (how == "large" and steep):
                 factor = {"small": 2.0**-7, "large": 2.0**5}.get(how, 1.0)
                 array = round_to(wide * np.float32(factor), value.dtype)
-        if how == "strided" and not value.updated:
+        if how == "strided" and not value.updated and array.ndim:
             array = np.asfortranarray(array)
         made.append(array)
     return made
@@ -264,7 +265,7 @@ class Draft:
         """Draw zero points that differ; or none, as symmetric quantization has."""
         if self.chance(0.5):
             return [0] * n
-        drawn = self.uneven(n, (1, 3, 7, 12, 5, 9))
+        drawn = self.uneven(n, (1, 3, 7, 12, 5, 9, 0))
         return [z + 100 if dtype == "u8" and self.chance(0.3) else z for z in drawn]
 
     def quantization(
@@ -353,6 +354,8 @@ class Draft:
                 "layout": self.pick(("auto", "auto", "plain")),
                 "policy": self.pick(("fusion", "fusion", "fusion", "debug")),
                 **({"threads": 1} if self.chance(0.4) else {}),
+                "tune": self.pick(("quick", "quick", "quick", "off", "full")),
+                "forms": self.pick(("faster", "always")),
             }
             for _ in range(self.pick((1, 1, 2)))
         ]

@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from ... import blocks
 from ...base.linked import linked_version
-from ...model.building.value import Value
+from ...model.building.value import Value, is_whole
 from ...ops import OPS
 from . import ops
 from .draft import CALLS, Draft, Drawn, Open
@@ -30,6 +32,10 @@ def _grown(d: Draft, x: Value, count: int, kinds: list[str] | None = None) -> li
     made, values = [], [x]
     for _ in range(count):
         y = values[-1] if d.chance(0.75) else d.pick(values)
+        if not kinds and _takes_numpy(y) and d.chance(0.12):
+            values.append(_by_numpy(d, y))
+            made.append(values[-1])
+            continue
         among = kinds or (_EPILOGUE if d.chance(0.5) else list(ops.ROWS))
         fitting = [k for k in among if ops.fits(d, k, y)]
         if not fitting:
@@ -41,6 +47,37 @@ def _grown(d: Draft, x: Value, count: int, kinds: list[str] | None = None) -> li
             results = ops.drawn(d, d.pick(fitting), y)
         made += results
         values.append(results[0])
+    return made
+
+
+def _takes_numpy(x: Value) -> bool:
+    known = is_whole(x.shape or ()) and 0 not in (x.shape or (0,))
+    return known and x.dtype in ("f32", "bf16", "f16")
+
+
+def _by_numpy(d: Draft, x: Value) -> Value:
+    """Call a function of NumPy, which adds ops, a view, or a host step."""
+    axis, many = d.random.randrange(x.ndim), range(x.ndim)
+    size, few = d.shape(x)[axis], x.ndim < 6
+    row = d.operand(d.shape(x)[-1:], x.dtype)
+    calls: list[Callable[[], Any]] = [
+        lambda: x[(*(slice(None) for _ in range(axis)), slice(size // 3, None, 2))],
+        lambda: x.transpose(d.random.sample(many, len(many))),
+        lambda: np.split(x, [size // 2], axis)[1],
+        lambda: np.broadcast_to(x, (d.pick((1, 2, 3)), *d.shape(x))) if few else np.square(x),
+        lambda: np.expand_dims(x, axis) if few else np.abs(x),
+        lambda: np.flip(x, axis),
+        lambda: np.sort(x, axis),
+        lambda: np.logaddexp(x, row),
+        lambda: np.where(x > row, x, row),
+        lambda: np.where(x >= row, row, -1.5),
+        lambda: np.clip(x, -0.5, row),
+        lambda: np.var(x, axis, keepdims=True),
+        lambda: np.max(x, axis, keepdims=True),
+        lambda: np.concatenate([x, np.minimum(x, row), x], axis),
+        lambda: np.stack([x * 0.5, x], axis) if few else np.tanh(x),
+    ]
+    made: Value = d.pick(calls)()
     return made
 
 
@@ -113,6 +150,8 @@ def _heads(d: Draft) -> tuple[tuple[int, ...], tuple[int, ...], int, int]:
     batch, heads = d.pick((1, 1, 2, 3)), d.pick((1, 2, 3, 5, 6))
     queries = d.size(_TOKENS)
     keys = queries if d.chance(0.4) else d.size(_TOKENS)
+    if d.chance(0.05):  # as many as several blocks of queries have
+        queries, keys = d.uneven(2, (128, 131, 193))
     per_key = d.pick((1, 1, 2, 3))
     if d.chance(0.3):  # five dims
         fewer = 1 if d.chance(0.7) else per_key
@@ -258,6 +297,23 @@ def _linear(d: Draft) -> Value:
     return blocks.linear(x, w, d.operand((m,)), activation=d.pick((None, "relu", "gelu")))
 
 
+def _integers(d: Draft) -> Value:
+    """Add a linear layer of compressed weights, most of them with integers as activations."""
+    inputs, outputs = d.pick((4, 6, 9, 16, 33)), d.pick((3, 8, 17))
+    x = d.input((*d.dims(1, 3), inputs))
+    groups = inputs // d.divisor(inputs)
+    whole: Any = d.numbers.integers(*d.pick(((-128, 128), (-8, 8))), (inputs, outputs), np.int8)
+    scales: Any = np.ldexp(d.numbers.uniform(-1, 1, (groups, outputs)), -6)
+    zps: Any = d.numbers.integers(-7, 9, (groups, outputs)) / d.pick((1, 1, 4))
+    turned = d.chance(0.4)
+    whole, scales, zps = (a.T if turned else a for a in (whole, scales, zps))
+    return blocks.linear(
+        x, whole, d.operand((outputs,)), scales=scales, zero_points=d.pick((None, zps)),
+        transpose_b=turned, activation=d.pick((None, "relu", "silu")),
+        activations=d.pick(("int8", "int8", "exact")), groups=d.pick(("column", "exact")),
+    )  # fmt: skip
+
+
 def _conv_block(d: Draft) -> Value:
     x = d.input(tuple(map(int, d.dims(4, 4))), strided=False)
     n, m = int(d.shape(x)[1]), d.pick((2, 5, 16))
@@ -292,7 +348,8 @@ def _cached(d: Draft) -> Value:
 def block_case(seed: int) -> Drawn:
     """Draw a block other than attention, with up to 2 ops behind it."""
     d = Draft("blocks", seed)
-    y = d.pick((_mlp, _rms_norm, _rope, _linear, _conv_block, _pooled, _cached))(d)
+    kinds = (_mlp, _rms_norm, _rope, _linear, _integers, _conv_block, _pooled, _cached)
+    y = d.pick(kinds)(d)
     made = [y, *_grown(d, y, d.random.randint(0, 2))]
     return d.made(*_outputs(d, made))
 

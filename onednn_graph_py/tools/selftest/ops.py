@@ -35,7 +35,7 @@ _VALUES: dict[str, Sequence[Any]] = {
     "max": (0.5, 1.25),
     "use_dst": (True, False),
 }
-_POWERS = (-1.0, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
+_POWERS = (-2.5, -1.0, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0)
 
 
 def _first(d: Draft, kind: str, x: Value) -> Value:

@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -22,6 +22,8 @@ from ...machine.timing import time_calls
 from ...model.building.builder import GraphBuilder
 from ...model.building.foreign import ForeignNode
 from ...model.checking.expected import Expected, reference_values
+from ...model.planning.forms import always_in_forms
+from ...model.planning.work import none_is_brief
 from ...reference import call_of, evaluate, round_to
 from .draft import Arrays, Drawn
 from .draws import Family
@@ -175,12 +177,16 @@ def _near(actual: Any, expected: Any) -> bool:
 
 def compiled(drawn: Drawn, threads: int | None, **more: Any) -> list[CompiledGraph]:
     """Compile a graph without warnings, in each of its ways, with more options."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return [
-            drawn.builder.compile(**{"threads": threads, **options, **more})
-            for options in drawn.options
-        ]
+    made = []
+    for given in drawn.options:
+        options = {"threads": threads, **given, **more}
+        always = options.pop("forms", "") == "always"
+        if always:
+            options |= {"slow_fusions": "avoid", "tune": "off"}
+        with warnings.catch_warnings(), always_in_forms() if always else contextlib.nullcontext():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            made.append(drawn.builder.compile(**options))
+    return made
 
 
 def _steps(model: CompiledGraph, inputs: Arrays) -> tuple[str, ...]:
@@ -204,6 +210,8 @@ def tested(
 ) -> Answer:
     """Compile a graph, run it, compare it with the reference, and time it.
 
+    Models of odd seeds run small steps on all threads too.
+
     With `known`, the steps that were tested already, oneDNN's own partitions are tested if they are
     others. Only if `timed`, models compiled by default are timed, and leave out fusions that are
     slow.
@@ -215,16 +223,17 @@ def tested(
     steps: tuple[str, ...] = ()
     even = False
     try:
-        drawn = draw(seed)
-        more = {} if known is None else {"known_defects": "run"}
-        # Without times, a slow fusion is tested too, and none is timed.
-        models = compiled(drawn, threads, **more, **({} if timed else {"slow_fusions": "run"}))
-        steps = _steps(models[0], drawn.calls[0])
-        again = known is not None and steps == tuple(known)
-        wrong = None if again else compared(drawn, models, seed)
-        if wrong is None and known is None:
-            even = not uneven(drawn.builder, drawn.calls[0])
-            ratio = _ratio(drawn, models[0], threads) if timed else None
+        with none_is_brief() if seed % 2 else contextlib.nullcontext():
+            drawn = draw(seed)
+            more = {} if known is None else {"known_defects": "run"}
+            # Without times, a slow fusion is tested too, and none is timed.
+            models = compiled(drawn, threads, **more, **({} if timed else {"slow_fusions": "run"}))
+            steps = _steps(models[0], drawn.calls[0])
+            again = known is not None and steps == tuple(known)
+            wrong = None if again else compared(drawn, models, seed)
+            if wrong is None and known is None:
+                even = not uneven(drawn.builder, drawn.calls[0])
+                ratio = _ratio(drawn, models[0], threads) if timed else None
     except OneDNNError as e:
         return Answer("refused", str(e), steps, seconds=time.monotonic() - began)
     verdict: Verdict = "right" if wrong is None else "wrong"
@@ -247,22 +256,15 @@ def several(
 
 def _ratio(drawn: Drawn, model: CompiledGraph, threads: int | None) -> float | None:
     """Divide a model's time by that of its separate ops; None if it is not worth timing."""
-    builder, inputs = drawn.builder, drawn.calls[0]
+    inputs = drawn.calls[0]
     if all(" + " not in step for step in _steps(model, inputs)):
         return None
     call = model.bind(list(inputs))
     if min(time_calls(call, 0, least=2)) > _CHEAP:
         return None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
-            options = {
-                "threads": threads,
-                **drawn.options[0],
-                "policy": "debug",
-                "fallback": "error",
-            }
-            apart = builder.compile(**options)
+        one = replace(drawn, options=drawn.options[:1])
+        (apart,) = compiled(one, threads, policy="debug", fallback="error")
         pace = Pace.measured(call, apart.bind(list(inputs)))
     except OneDNNError:  # an op does not run alone
         return None

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ...base.linked import version
 from ...base.processes import MODELS, STARTUP, Isolated, ending, too_long
@@ -22,6 +23,7 @@ _BATCH = (4, 32)
 If the process of a batch dies, each case is judged separately.
 """
 _BATCH_SECONDS = 2.0
+_FINE: tuple[Verdict, ...] = ("right", "refused")
 
 Progress = Callable[[Report, float], None]
 """A function that is called with the findings so far and the seconds left."""
@@ -42,7 +44,10 @@ def _answer(ended: Ended, timeout: float) -> Answer:
 
 
 class _Asker:
-    """Judges cases in another process: all together, then those that are not right one by one."""
+    """Judges cases in another process: all together, then those that are not right one by one.
+
+    What is wrong only together counts too: oneDNN may be wrong because of earlier cases.
+    """
 
     def __init__(self, process: Isolated, threads: int, timeout: float, timed: bool) -> None:
         self.process = process
@@ -58,11 +63,18 @@ class _Asker:
             several, draw, list(seeds), self.threads, list(known), self.timed, timeout=limit
         )
         answers: list[Answer] = what if how == "returned" else [Answer("crashed")] * len(seeds)
-        # A case may be wrong only because of earlier ones, so judge it alone.
-        return [
-            a if a.verdict in ("right", "refused") else self._alone(draw, seed, steps)
-            for a, seed, steps in zip(answers, seeds, known, strict=True)
-        ]
+        made: list[Answer] = []
+        for i, (answer, seed, steps) in enumerate(zip(answers, seeds, known, strict=True)):
+            if answer.verdict not in _FINE:
+                alone = self._alone(draw, seed, steps)
+                if how != "returned" or alone.verdict not in _FINE:
+                    answer = alone
+                else:
+                    answer = replace(answer, reason=f"behind {[*seeds[:i]]}: {answer.reason}")
+            made.append(answer)
+        if how == "ended" and all(a.verdict in _FINE for a in made):
+            made[-1] = replace(made[-1], verdict="crashed", reason=f"{[*seeds]}: {ending(what)}")
+        return made
 
     def _alone(self, draw: Family, seed: int, known: Sequence[str] | None) -> Answer:
         asked = (tested, draw, seed, self.threads, known)
@@ -71,7 +83,7 @@ class _Asker:
     def ask(self, draw: Family, seeds: Sequence[int]) -> list[tuple[Answer, Answer | None]]:
         """Judge each graph as compiled by default; if right or refused, as oneDNN fuses it too."""
         given = self._each(draw, seeds, [None] * len(seeds))
-        fine = [i for i, a in enumerate(given) if a.verdict in ("right", "refused")]
+        fine = [i for i, a in enumerate(given) if a.verdict in _FINE]
         plain: dict[int, Answer] = {}
         if fine and self.timed:
             found = self._each(draw, [seeds[i] for i in fine], [given[i].steps for i in fine])
@@ -145,7 +157,7 @@ class _Search:
                 self._note(family, seed, answer)
 
     def _note(self, family: str, seed: int, answer: Answer) -> None:
-        if answer.verdict not in ("right", "refused"):
+        if answer.verdict not in _FINE:
             found = Finding(family, seed, answer.verdict, answer.reason, answer.steps)
             self.report.findings.append(found)
         elif answer.ratio is not None and answer.ratio > SLOW:
