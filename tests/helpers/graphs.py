@@ -205,6 +205,10 @@ def in_threads(number: int, body: Callable[[int], object]) -> None:
         raise errors[0]
 
 
+# Large blocks of memory are mappings of their own, so that what is freed leaves the process.
+OWN_BLOCKS = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=1048576"}
+
+
 def python(
     program: str, *, env=None, cwd=None, check=True, seconds=120
 ) -> subprocess.CompletedProcess[str]:

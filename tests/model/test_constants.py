@@ -6,7 +6,7 @@ import textwrap
 
 import numpy as np
 import pytest
-from graphs import python
+from graphs import OWN_BLOCKS, python
 
 import onednn_graph_py as og
 
@@ -180,8 +180,7 @@ assert end - start < 3 * MB, (start, end)
 
 
 def test_memory_is_bounded_by_the_capacity_and_given_back():
-    # Large blocks of their own, so that what is freed leaves the process.
-    python(MEMORY, env={"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=1048576"})
+    python(MEMORY, env=OWN_BLOCKS)
 
 
 GONE = """
@@ -211,7 +210,7 @@ def one(value):
 
 
 def with_models(program):
-    python(GONE + textwrap.dedent(program))
+    python(GONE + textwrap.dedent(program), env=OWN_BLOCKS)
 
 
 def test_dropped_models_give_memory_back():

@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
-from graphs import python, random, unsanitized_memory
+from graphs import OWN_BLOCKS, python, random, unsanitized_memory
 
 import onednn_graph_py as og
 from onednn_graph_py import _core
@@ -123,7 +123,7 @@ for x, y in zip(xs, before):
 
 @unsanitized_memory
 def test_resident_memory_falls_by_what_it_returns():
-    python(RESIDENT)
+    python(RESIDENT, env=OWN_BLOCKS)
 
 
 def test_what_oneDNN_reads_at_each_call_stays():

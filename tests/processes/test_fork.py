@@ -58,7 +58,7 @@ def answer(body, fork=os.fork):
     reading, writing = os.pipe()
     pid = fork()
     if pid == 0:
-        signal.alarm(60)  # ends a child that hangs
+        signal.alarm(120)  # ends a child that hangs
         try:
             os.write(writing, pickle.dumps(body()))
         except BaseException:
@@ -318,7 +318,7 @@ model = make()
 right(model(X))
 pid = os.fork()
 if pid == 0:
-    signal.alarm(60)
+    signal.alarm(120)
     right(warned(model, X)[0])
     sys.exit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
@@ -341,7 +341,7 @@ def work():
     right(model(X))
     pids.append(os.fork())
     if pids[-1] == 0:
-        signal.alarm(60)
+        signal.alarm(120)
         right(warned(model, X)[0])
 
 thread = threading.Thread(target=work)
@@ -524,7 +524,7 @@ def forking(*args):
     if fork:
         pids.append(fork.pop()())
         if os.getpid() != parent:
-            signal.alarm(60)
+            signal.alarm(120)
     return compute(*args)
 
 registry._IMPLEMENTATIONS["Abs"] = forking
@@ -593,7 +593,7 @@ with Isolated() as helper:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
-        signal.alarm(60)
+        signal.alarm(120)
         assert helper.call(operator.add, 3, 4, timeout=60) == ("returned", 7)
         os.close(writing)
         os.read(reading, 1)  # lives on while the parent ends its helper

@@ -152,12 +152,12 @@ def test_a_command_that_is_ended_leaves_no_process(tmp_path, command, number):
     try:
         assert wait_until((tmp_path / "pid").exists, 60)
         process.send_signal(number)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=120)
     finally:
         process.kill()
     assert process.returncode == 128 + number
     pid = int((tmp_path / "pid").read_text())
-    assert wait_until(lambda: not alive(pid), 10)
+    assert wait_until(lambda: not alive(pid), 120)
     if command == "build":  # otherwise the child says that it was interrupted
         assert "Traceback" not in said
 
@@ -391,7 +391,7 @@ def test_a_set_that_is_interrupted_ends_its_stages_and_shows_what_they_said(
     assert "\n-- ./dev hang\nthis is hang\nhangs\n" in told
     assert "lint" not in told
     pid = int((tmp_path / "pid").read_text())
-    assert wait_until(lambda: not alive(pid), 10)
+    assert wait_until(lambda: not alive(pid), 120)
 
 
 PACKAGE = Path(og.__file__).parent

@@ -465,7 +465,7 @@ def in_a_fork(call: str) -> str:
         if pid:
             os.waitpid(pid, 0)
         else:
-            signal.alarm(60)
+            signal.alarm(120)
             try:
                 {call}
             except og.OneDNNError as error:
