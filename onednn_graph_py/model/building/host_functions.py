@@ -12,7 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...base.dtypes import NUMPY_NAMES, array_dtype
-from ...base.errors import InvalidArgumentsError, InvalidDataTypeError, OneDNNError
+from ...base.errors import (
+    InvalidArgumentsError,
+    InvalidDataTypeError,
+    InvalidShapeError,
+    OneDNNError,
+)
 from .value import Value
 
 Array = npt.NDArray[Any]
@@ -29,8 +34,18 @@ def function_of(name: str) -> Callable[..., Any]:
     if name == "getitem":
         return operator.getitem
     if name.startswith("special."):
-        return getattr(import_module("scipy.special"), name.removeprefix("special."))  # type: ignore[no-any-return]
+        module = import_module("scipy.special")
+        return operator.attrgetter(name.removeprefix("special."))(module)  # type: ignore[no-any-return]
     return operator.attrgetter(name)(np)  # type: ignore[no-any-return]
+
+
+def is_ufunc(name: str) -> bool:
+    """Whether a name below ``numpy`` or ``special`` is a ufunc's, or that of a ufunc's method."""
+    try:
+        function = function_of(name)
+        return isinstance(getattr(function, "__self__", function), np.ufunc)
+    except (AttributeError, ImportError):
+        return False
 
 
 @dataclass(frozen=True)
@@ -109,13 +124,13 @@ class HostFunction:
         found = self.tried(shapes)
         return [(m.shape, t) for m, (_, t) in zip(found, self.made, strict=True)]
 
-    def tried(self, shapes: Sequence[Dims]) -> tuple[Array, ...]:
-        """Return what it computes of zeros, or of unit matrices, which have an inverse."""
+    def tried(self, shapes: Sequence[Dims], number: int = 0) -> tuple[Array, ...]:
+        """Return what it computes of a number, or of unit matrices, which have an inverse."""
         arrays = []
         for dims, name in zip(shapes, self.read, strict=True):
             dtype = array_dtype(name)
             is_matrix = len(dims) > 1 and name in ("f32", "f64")
-            unit = np.eye(*dims[-2:], dtype=dtype) if is_matrix else np.zeros((), dtype)
+            unit = np.eye(*dims[-2:], dtype=dtype) if is_matrix else np.full((), number, dtype)
             arrays.append(np.broadcast_to(unit, dims))
         with np.errstate(all="ignore"):
             return self.results(*arrays)
@@ -146,23 +161,28 @@ def host_step(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     shapes = [v.shape or () for v in values]
     try:
         # A dim that differs with the unknown ones is unknown.
-        few, many = (
-            call.tried([tuple(n if d < 0 else d for d in dims) for dims in shapes]) for n in (2, 3)
+        few, others, many = (
+            call.tried([tuple(n if d < 0 else d for d in dims) for dims in shapes], number)
+            for n, number in ((2, 0), (2, 1), (3, 0))
         )
     except OneDNNError:
         raise
     except (ValueError, TypeError, IndexError, ArithmeticError, np.linalg.LinAlgError) as e:
         raise InvalidArgumentsError(str(e)) from e
+    if [f.shape for f in few] != [o.shape for o in others]:
+        raise InvalidShapeError("the result's shape depends on elements, which a call determines")
+    dtypes = []
     for result in few:
-        if result.dtype.kind == "f" and result.dtype.itemsize > 4:
+        dtype = NUMPY_NAMES.get(result.dtype.name)
+        if dtype == "f64" and not values[0].builder.narrow:
             raise InvalidDataTypeError(NO_F64.format(result.dtype.name))
-        if result.dtype.name not in NUMPY_NAMES:
+        if dtype is None:
             raise InvalidDataTypeError(f"no value can be {result.dtype}")
+        dtypes.append("f32" if dtype == "f64" else dtype)
     made = tuple(
-        (tuple(d if d == e else -1 for d, e in zip(f.shape, m.shape, strict=True)),
-         NUMPY_NAMES[f.dtype.name])
-        for f, m in zip(few, many, strict=True)
-    )  # fmt: skip
+        (tuple(d if d == e else -1 for d, e in zip(f.shape, m.shape, strict=True)), dtype)
+        for f, m, dtype in zip(few, many, dtypes, strict=True)
+    )
     call = replace(call, made=made)
     label = f"np.{name}" if name != "getitem" else "x[...]"
     return values[0].builder.call(call, *values, outputs=call.outputs, name=label)

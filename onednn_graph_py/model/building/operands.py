@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import numbers
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...base.dtypes import NUMPY_NAMES, array_dtype
-from ...base.errors import InvalidDataTypeError, InvalidGraphOpError, OneDNNError
+from ...base.dtypes import NUMPY_NAMES, array_dtype, dtype_name
+from ...base.errors import (
+    InvalidArgumentsError,
+    InvalidDataTypeError,
+    InvalidGraphOpError,
+    OneDNNError,
+)
 from ...base.linked import linked_version
 from ...ops.check import check
 from ...ops.tensor_spec import TensorSpec
@@ -37,6 +43,21 @@ def is_number(given: Any) -> bool:
     return isinstance(given, (numbers.Real, np.generic))
 
 
+def type_of(dtype: Any, b: Any) -> str:
+    """Return the data type that NumPy's functions are given.
+
+    - `b`: the builder of the values
+    - raises `InvalidArgumentsError`: oneDNN and NumPy mean two types by it
+    """
+    if type(dtype) is str and dtype in ("u4", "u8"):
+        raise InvalidArgumentsError(
+            f"{dtype!r} is {np.dtype(dtype)} for NumPy, and a smaller type for oneDNN; write "
+            f"{str(np.dtype(dtype))!r} or 'uint{dtype[1:]}'"
+        )
+    name = dtype_name(dtype)
+    return "f32" if name == "f64" and b.narrow else name
+
+
 def result_type(*given: Any) -> str:
     """Return NumPy's data type of a result.
 
@@ -49,28 +70,22 @@ def result_type(*given: Any) -> str:
     values = [v for v in given if isinstance(v, Value)]
     dtypes = [array_dtype(v.dtype) for v in values]
     has_float = any(v.dtype in FLOATS for v in values)
-    kinds = set()
-    for operand in given:
-        if isinstance(operand, Value):
-            continue
+    weak = set()
+    for operand in (v for v in given if not isinstance(v, Value)):
         dtype = np.asarray(operand).dtype
         if dtype.kind in "cOSUMm":
             raise TypeError(f"a value, an array or a real number is expected, got {operand!r}")
         if not isinstance(operand, np.ndarray) or not operand.ndim:
-            kinds.add(dtype.kind)
-        elif dtype == np.float64 and values and values[0].builder.narrow:
-            dtypes.append(np.dtype(np.float32))
+            weak.add(dtype.kind)
         elif not has_float or dtype.kind not in "biu":
             dtypes.append(dtype)
-    if "f" in kinds and all(d.kind in "biu" for d in dtypes):
-        dtypes.append(np.dtype(np.float32 if not dtypes else np.float64))
-    elif kinds & set("iu") and all(d.kind == "b" for d in dtypes):
+    if "f" in weak and all(d.kind in "biu" for d in dtypes):
+        dtypes.append(np.dtype(np.float64 if dtypes else np.float32))
+    elif weak & set("iu") and all(d.kind == "b" for d in dtypes):
         dtypes.append(np.dtype(np.int64))
-    elif not dtypes:
-        dtypes.append(np.dtype(np.bool_))
-    dtype = dtypes[0]
-    for other in dtypes[1:]:
-        dtype = np.promote_types(dtype, other)
+    dtype = functools.reduce(np.promote_types, dtypes or [np.dtype(np.bool_)])
+    if dtype == np.float64 and values and values[0].builder.narrow:
+        return "f32"
     name = NUMPY_NAMES.get(dtype.name)
     if name is None or name == "f64":
         raise InvalidDataTypeError(NO_F64.format(dtype.name))

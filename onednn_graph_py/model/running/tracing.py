@@ -251,34 +251,18 @@ def _key_of(array: Any, i: int, name: str) -> tuple[tuple[int, ...], str]:
         raise TypeError(
             f"{name}: argument {i} must be an array or support DLPack, got {type(array).__name__}"
         )
-    shape = tuple(int(d) for d in array.shape)
-    # torch has its own dtypes: ``torch.bfloat16``.
-    text = str(dtype)
-    if text.startswith("torch."):
-        dtype = _TORCH.get(text.removeprefix("torch."), text)
-        return shape, dtype
-    if dtype == np.float64:
+    # torch has its own dtypes, with NumPy's names: ``torch.bfloat16``.
+    kind, _, torch_name = str(dtype).partition(".")
+    known = dtype_name(torch_name if kind == "torch" else dtype)
+    if known == "f64":
         raise InvalidDataTypeError(f"{name}: argument {i}: {NO_F64.format(dtype)}")
-    return shape, dtype_name(dtype)
+    return tuple(int(d) for d in array.shape), known
 
 
 def _narrowed(array: Any) -> Any:
     """Return an array of f64 as f32, and all else as it is."""
     is_wide = isinstance(array, (np.ndarray, np.generic)) and array.dtype == np.float64
     return array.astype(np.float32) if is_wide else array
-
-
-_TORCH = {
-    "float32": "f32",
-    "bfloat16": "bf16",
-    "float16": "f16",
-    "int8": "s8",
-    "uint8": "u8",
-    "int32": "s32",
-    "bool": "boolean",
-    "float8_e4m3fn": "f8_e4m3",
-    "float8_e5m2": "f8_e5m2",
-}
 
 
 @overload
