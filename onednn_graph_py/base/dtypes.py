@@ -79,6 +79,11 @@ NUMPY_NAMES = {
 } | {dtype.name: DataType(name) for name, dtype in HOST_DTYPES.items()}
 """The data types by the names that NumPy and ml_dtypes give them, such as ``float32``."""
 
+# NumPy takes them by oneDNN's names, too, as those of ml_dtypes: ``np.eye(3, dtype=x.dtype)``.
+# Its own codes ``f16`` and ``u8`` mean other types, and stay.
+for _numpy_name, _type in NUMPY_NAMES.items():
+    np.sctypeDict.setdefault(str(_type), np.dtype(_numpy_name).type)
+
 _RANGE = {"s4": (-8, 7), "u4": (0, 15)}
 
 

@@ -44,6 +44,7 @@ def test_scikit_learns_models_are_traced():
     pytest.importorskip("sklearn")
     program = """
         import numpy as np, onednn_graph_py as og, sklearn
+        from functools import partial
         from sklearn.decomposition import PCA
         from sklearn.linear_model import LinearRegression
         from sklearn.neural_network import MLPClassifier
@@ -56,9 +57,11 @@ def test_scikit_learns_models_are_traced():
         networks = [MLPClassifier((8,), activation=a).fit(x, y) for a in ("relu", "tanh")]
         expected = [f(x) for f in functions] + [n.predict_proba(x) for n in networks]
         # Between layers scikit-learn wants arrays of one namespace, as its converter makes them.
-        functions += [
-            lambda v, n=n: converted(n, v.builder.constant).predict_proba(v) for n in networks
-        ]
+        def network(n, v):
+            constant = lambda a: v.builder.constant(a) if a.dtype == "f4" else a
+            return converted(n, constant).predict_proba(v)
+
+        functions += [partial(network, n) for n in networks]
         # Whether numbers are finite is not known before a model runs.
         sklearn.set_config(array_api_dispatch=True, assume_finite=True)
         for function, wanted in zip(functions, expected, strict=True):

@@ -23,7 +23,17 @@ from ...base.errors import (
 from ...ops.lookup import with_trait
 from .einsum import einsum
 from .host_functions import function_of, host_step, is_ufunc
-from .operands import FLOATS, cast, combined, is_number, leaves, result_type, selected, type_of
+from .operands import (
+    FLOATS,
+    cast,
+    combined,
+    in_type,
+    is_number,
+    leaves,
+    result_type,
+    selected,
+    type_of,
+)
 from .value import Value, caller
 
 
@@ -144,7 +154,9 @@ def _where(condition: Any, x: Any, y: Any) -> Any:
             added = np.where(np.equal(condition, kept), 0.0, -np.inf)
             return combined("Add", other, added.astype(array_dtype(dtype)))
     mask = condition if isinstance(condition, Value) else b.constant(np.asarray(condition))
-    return _chosen(mask, x, y, dtype)
+    plain = [np.atleast_1d(a) if mask.ndim and not isinstance(a, Value) else a for a in (x, y)]
+    result = selected(mask, *_converted(b, plain, dtype))
+    return None if isinstance(result, str) else result
 
 
 def _is_score(x: Any) -> bool:
@@ -155,19 +167,8 @@ def _is_score(x: Any) -> bool:
     return node is not None and node.kind in with_trait("product")
 
 
-def _chosen(mask: Value, x: Any, y: Any, dtype: str) -> Any:
-    plain = [np.atleast_1d(a) if mask.ndim and not isinstance(a, Value) else a for a in (x, y)]
-    operands = _converted(mask.builder, plain, dtype)
-    result = None if operands is None else selected(mask, *operands)
-    return None if isinstance(result, str) else result
-
-
 def _astype(x: Any, dtype: Any, copy: bool = True, device: Any = None) -> Any:
-    name = type_of(dtype, x.builder)
-    result = cast(x, name)
-    if result is None and x.dtype == "boolean" and name in FLOATS:
-        result = _chosen(x, 1.0, 0.0, name)
-    return host_step("astype", (x, array_dtype(name)), {}) if result is None else result
+    return in_type(x, type_of(dtype, x.builder))
 
 
 # -- reductions
@@ -228,6 +229,14 @@ def _std(x: Any, *args: Any, **kwargs: Any) -> Any:
     return None if variance is None else variance.sqrt()
 
 
+def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """Add the norm of vectors; without an order, that of all elements."""
+    kind = {None: "ReduceL2", 2: "ReduceL2", 1: "ReduceL1"}.get(ord)
+    if kind is None or (ord is not None and not isinstance(axis, int)):
+        return None
+    return _reduced(kind, x, axis, keepdims=keepdims)
+
+
 def _along(kind: str, x: Value, axis: Any = None) -> Any:
     """Add an op along an axis, or over all elements."""
     if x.dtype not in FLOATS or isinstance(axis, tuple):
@@ -272,20 +281,19 @@ def _vecdot(x: Any, y: Any, axis: int = -1) -> Any:
 
 
 def _einsum(equation: Any, *operands: Any) -> Any:
-    b = next(v.builder for v in operands if isinstance(v, Value))
-    values = _converted(b, operands, result_type(*operands))
-    return None if values is None else einsum(equation, values)
-
-
-def _converted(b: Any, given: Sequence[Any], dtype: str) -> list[Value] | None:
-    """Return operands as values of a floating-point type; None if no op converts one."""
+    dtype = result_type(*operands)
     if dtype not in FLOATS:
         return None
-    values = [
-        cast(v, dtype) if isinstance(v, Value) else b.constant(np.asarray(v), dtype) for v in given
+    b = next(v.builder for v in operands if isinstance(v, Value))
+    return einsum(equation, _converted(b, operands, dtype))
+
+
+def _converted(b: Any, given: Sequence[Any], dtype: str) -> list[Value]:
+    """Return operands as values of a data type."""
+    return [
+        in_type(v, dtype) if isinstance(v, Value) else b.constant(np.asarray(v), dtype)
+        for v in given
     ]
-    known = [v for v in values if v is not None]
-    return known if len(known) == len(values) else None
 
 
 # -- shapes
@@ -341,10 +349,11 @@ def _broadcast_to(x: Any, shape: Any) -> Any:
 def _concatenate(arrays: Any, axis: int | None = 0) -> Any:
     if axis is None:
         arrays, axis = [called("reshape", a, (-1,)) for a in arrays], 0
-    b = next(v.builder for v in arrays if isinstance(v, Value))
-    values = _converted(b, arrays, result_type(*arrays)) if len(arrays) <= 64 else None
-    if values is None or any(0 in (v.shape or ()) for v in values):
+    dtype = result_type(*arrays)
+    if dtype not in FLOATS or len(arrays) > 64 or any(0 in np.shape(a) for a in arrays):
         return None
+    b = next(v.builder for v in arrays if isinstance(v, Value))
+    values = _converted(b, arrays, dtype)
     return b.concat(values, axis=axis) if len(values) > 1 else values[0]
 
 
@@ -385,7 +394,8 @@ def _like(name: str, x: Any, *args: Any, shape: Any = None, **kwargs: Any) -> An
     if -1 in np.atleast_1d(dims):
         raise InvalidShapeError("a dim is unknown")
     like = np.empty((), array_dtype(x.dtype))
-    return x.builder.constant(function_of(name)(like, *args, shape=dims, **kwargs))
+    array = function_of(name)(like, *args, shape=dims, **kwargs)
+    return x.builder.constant(array, dtype_name(array.dtype))
 
 
 def _floating(kind: str, *operands: Any) -> Any:
@@ -397,12 +407,12 @@ _HOST = """
 all allclose any append argmax argmin argpartition argsort array_equal atleast_1d atleast_2d
 atleast_3d average block column_stack convolve corrcoef correlate count_nonzero cov cross cumprod
 cumsum cumulative_prod cumulative_sum diagonal diff digitize dsplit dstack flip fliplr flipud
-gradient hsplit interp isclose isin kron linalg.cholesky linalg.det linalg.eigh linalg.eigvalsh
-linalg.inv linalg.lstsq linalg.matrix_norm linalg.matrix_power linalg.matrix_rank linalg.multi_dot
-linalg.norm linalg.pinv linalg.qr linalg.slogdet linalg.solve linalg.svd linalg.svdvals median
-meshgrid nan_to_num nanmax nanmean nanmin nanstd nansum nanvar pad partition percentile polyval ptp
-quantile repeat roll rot90 searchsorted select sinc sort take take_along_axis tile trace trapezoid
-tril triu unwrap vander vsplit
+gradient hsplit interp isclose isin kron lib.stride_tricks.sliding_window_view linalg.cholesky
+linalg.det linalg.eigh linalg.eigvalsh linalg.inv linalg.lstsq linalg.matrix_norm
+linalg.matrix_power linalg.matrix_rank linalg.multi_dot linalg.pinv linalg.qr linalg.slogdet
+linalg.solve linalg.svd linalg.svdvals median meshgrid nan_to_num nanmax nanmean nanmin nanstd
+nansum nanvar pad partition percentile polyval ptp quantile repeat roll rot90 searchsorted select
+sinc sort take take_along_axis tile trace trapezoid tril triu unwrap vander vsplit
 """
 
 _ROWS: list[tuple[str, str, Callable[..., Any]]] = [
@@ -467,6 +477,7 @@ _ROWS: list[tuple[str, str, Callable[..., Any]]] = [
     ("TypeCast, Dequantize of 8 bits, Select of booleans", "astype", _astype),
     ("ReduceMean of squares", "var", _var),
     ("Sqrt of the variance", "std", _std),
+    ("ReduceL1 or ReduceL2 of vectors", "linalg.norm", _norm),
     (
         "SoftMax; next to SciPy's, which can't be traced",
         "special.softmax",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -27,9 +28,11 @@ _NAMES = {
     "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift",
 }  # fmt: skip
 _CREATION = ("arange", "empty", "eye", "from_dlpack", "full", "linspace", "ones", "zeros")
-_OF_DTYPES = {"can_cast": np.can_cast, "result_type": np.result_type} | {
-    "finfo": ml_dtypes.finfo,
+_FINFO: Any = ml_dtypes.finfo
+_OF_DTYPES: dict[str, Any] = {
+    "can_cast": np.can_cast,
     "iinfo": ml_dtypes.iinfo,
+    "result_type": np.result_type,
 }
 
 
@@ -91,6 +94,13 @@ class ArrayNamespace:
         if kind in _KINDS:
             return array_dtype(own).kind in _KINDS[kind]
         return own == dtype_name(kind)
+
+    def finfo(self, type: Any, /) -> Any:
+        """Return the limits of a floating-point data type, as Python's numbers."""
+        name = dtype_name(getattr(type, "dtype", type))
+        limits = _FINFO(array_dtype(name))
+        numbers = {n: float(getattr(limits, n)) for n in ("eps", "max", "min", "smallest_normal")}
+        return SimpleNamespace(bits=limits.bits, dtype=DataType(name), **numbers)
 
     def sort(
         self, x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True

@@ -90,8 +90,8 @@ class HostFunction:
         """The function that a call runs."""
         return function_of(self.op)
 
-    def results(self, *arrays: Array) -> tuple[Array, ...]:
-        """Compute the results in NumPy's data types."""
+    def computed(self, *arrays: Array) -> Any:
+        """Compute what the function returns."""
 
         def filled(given: Any) -> Any:
             if isinstance(given, Slot):
@@ -107,25 +107,24 @@ class HostFunction:
             return given
 
         args = [filled(a) for a in self.args]
-        made = self.function(*args, **{k: filled(a) for k, a in self.kwargs.items()})
-        return tuple(map(np.asarray, made if isinstance(made, (tuple, list)) else (made,)))
+        return self.function(*args, **{k: filled(a) for k, a in self.kwargs.items()})
 
     def __call__(self, *arrays: Array) -> Any:
         """Compute the results in the declared data types."""
         return tuple(
             m.astype(array_dtype(dtype), copy=False)
-            for m, (_, dtype) in zip(self.results(*arrays), self.made, strict=False)
+            for m, (_, dtype) in zip(parts_of(self.computed(*arrays)), self.made, strict=False)
         )
 
     def outputs(self, *shapes: Dims) -> Sequence[tuple[Dims, str]]:
         """Return the results' shapes and data types for arrays of these shapes, by a trial."""
         if all(-1 not in dims for dims, _ in self.made) or any(-1 in s for s in shapes):
             return self.made
-        found = self.tried(shapes)
+        found = parts_of(self.tried(shapes))
         return [(m.shape, t) for m, (_, t) in zip(found, self.made, strict=True)]
 
-    def tried(self, shapes: Sequence[Dims], number: int = 0) -> tuple[Array, ...]:
-        """Return what it computes of a number, or of unit matrices, which have an inverse."""
+    def tried(self, shapes: Sequence[Dims], number: int = 0) -> Any:
+        """Return what it makes of a number, or of unit matrices, which have an inverse."""
         arrays = []
         for dims, name in zip(shapes, self.read, strict=True):
             dtype = array_dtype(name)
@@ -133,7 +132,12 @@ class HostFunction:
             unit = np.eye(*dims[-2:], dtype=dtype) if is_matrix else np.full((), number, dtype)
             arrays.append(np.broadcast_to(unit, dims))
         with np.errstate(all="ignore"):
-            return self.results(*arrays)
+            return self.computed(*arrays)
+
+
+def parts_of(result: Any) -> tuple[Array, ...]:
+    """Return the arrays that a function of NumPy returns, one or several."""
+    return tuple(map(np.asarray, result if isinstance(result, (tuple, list)) else (result,)))
 
 
 def host_step(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -161,23 +165,26 @@ def host_step(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     shapes = [v.shape or () for v in values]
     try:
         # A dim that differs with the unknown ones is unknown.
-        few, others, many = (
-            call.tried([tuple(n if d < 0 else d for d in dims) for dims in shapes], number)
-            for n, number in ((2, 0), (2, 1), (3, 0))
-        )
+        small, large = ([tuple(n if d < 0 else d for d in dims) for dims in shapes] for n in (2, 3))
+        result = call.tried(small)
+        few, many = parts_of(result), parts_of(call.tried(large))
     except OneDNNError:
         raise
     except (ValueError, TypeError, IndexError, ArithmeticError, np.linalg.LinAlgError) as e:
         raise InvalidArgumentsError(str(e)) from e
-    if [f.shape for f in few] != [o.shape for o in others]:
+    try:
+        ones = parts_of(call.tried(small, 1))
+    except (ValueError, IndexError):  # they may be out of bounds
+        ones = few
+    if [f.shape for f in few] != [o.shape for o in ones]:
         raise InvalidShapeError("the result's shape depends on elements, which a call determines")
     dtypes = []
-    for result in few:
-        dtype = NUMPY_NAMES.get(result.dtype.name)
+    for array in few:
+        dtype = NUMPY_NAMES.get(array.dtype.name)
         if dtype == "f64" and not values[0].builder.narrow:
-            raise InvalidDataTypeError(NO_F64.format(result.dtype.name))
+            raise InvalidDataTypeError(NO_F64.format(array.dtype.name))
         if dtype is None:
-            raise InvalidDataTypeError(f"no value can be {result.dtype}")
+            raise InvalidDataTypeError(f"no value can be {array.dtype}")
         dtypes.append("f32" if dtype == "f64" else dtype)
     made = tuple(
         (tuple(d if d == e else -1 for d, e in zip(f.shape, m.shape, strict=True)), dtype)
@@ -185,4 +192,8 @@ def host_step(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     )
     call = replace(call, made=made)
     label = f"np.{name}" if name != "getitem" else "x[...]"
-    return values[0].builder.call(call, *values, outputs=call.outputs, name=label)
+    steps = values[0].builder.call(call, *values, outputs=call.outputs, name=label)
+    if not isinstance(result, (tuple, list)):
+        return steps
+    steps = steps if len(few) > 1 else (steps,)
+    return type(result)(*steps) if hasattr(result, "_fields") else type(result)(steps)

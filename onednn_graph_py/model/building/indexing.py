@@ -36,7 +36,8 @@ def items_of(index: Any, ndim: int) -> tuple[Item, ...]:
 
 def is_reversed(index: Any) -> bool:
     """Return whether an index is a slice with a negative step."""
-    return isinstance(index, slice) and isinstance(index.step, (int, np.integer)) and index.step < 0
+    step = index.step if isinstance(index, slice) else None
+    return isinstance(step, (int, np.integer)) and int(step) < 0
 
 
 def _item(given: Any) -> Item:

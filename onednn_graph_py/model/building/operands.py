@@ -19,7 +19,7 @@ from ...base.errors import (
 from ...base.linked import linked_version
 from ...ops.check import check
 from ...ops.tensor_spec import TensorSpec
-from .host_functions import NO_F64
+from .host_functions import NO_F64, host_step
 from .value import Value, is_whole
 
 FLOATS = ("f32", "bf16", "f16")
@@ -61,15 +61,15 @@ def type_of(dtype: Any, b: Any) -> str:
 def result_type(*given: Any) -> str:
     """Return NumPy's data type of a result.
 
-    Numbers, and lists of them, have none of their own; nor have arrays of integers next to a value
-    of floating-point numbers, where NumPy would go to f64.
+    Numbers, and lists of them, have none of their own; nor have arrays and values of integers next
+    to a value of floating-point numbers, where NumPy would go to f64.
 
     - raises `InvalidDataTypeError`: an array has a data type that no value has, such as f64 and
       complex numbers
     """
     values = [v for v in given if isinstance(v, Value)]
-    dtypes = [array_dtype(v.dtype) for v in values]
-    has_float = any(v.dtype in FLOATS for v in values)
+    floats = [v for v in values if v.dtype in FLOATS]
+    dtypes = [array_dtype(v.dtype) for v in floats or values]
     weak = set()
     for operand in (v for v in given if not isinstance(v, Value)):
         dtype = np.asarray(operand).dtype
@@ -77,7 +77,7 @@ def result_type(*given: Any) -> str:
             raise TypeError(f"a value, an array or a real number is expected, got {operand!r}")
         if not isinstance(operand, np.ndarray) or not operand.ndim:
             weak.add(dtype.kind)
-        elif not has_float or dtype.kind not in "biu":
+        elif not floats or dtype.kind not in "biu":
             dtypes.append(dtype)
     if "f" in weak and all(d.kind in "biu" for d in dtypes):
         dtypes.append(np.dtype(np.float64 if dtypes else np.float32))
@@ -102,7 +102,17 @@ def cast(value: Value, dtype: str) -> Value | None:
         return b.type_cast(wide, dtype=dtype)
     if value.dtype in ("s8", "u8") and dtype == "f32":
         return b.dequantize(value, scales=[1.0], zps=[0])
+    if value.dtype == "boolean" and dtype in FLOATS:
+        one, zero = (b.constant(np.full((1,) * min(value.ndim, 1), n), dtype) for n in (1, 0))
+        choice = selected(value, one, zero)
+        return None if isinstance(choice, str) else choice
     return None
+
+
+def in_type(value: Value, dtype: str) -> Value:
+    """Return a value in another data type, by a host step where no op converts it."""
+    result: Value | None = cast(value, dtype)
+    return host_step("astype", (value, array_dtype(dtype)), {}) if result is None else result
 
 
 def combined(kind: str, *given: Any) -> Value | None:
@@ -131,11 +141,9 @@ def combined(kind: str, *given: Any) -> Value | None:
     if not fits and dtype == "s32":
         return None
     if not fits:
-        operands = [cast(v, dtype) if isinstance(v, Value) else v for v in operands]
-        if any(v is None for v in operands):
-            return None
-    made: Value = values[0].builder.add_op(kind, operands, {})
-    return made
+        operands = [in_type(v, dtype) if isinstance(v, Value) else v for v in operands]
+    result: Value = values[0].builder.add_op(kind, operands, {})
+    return result
 
 
 def selected(condition: Value, x: Value, y: Value) -> Value | str:
