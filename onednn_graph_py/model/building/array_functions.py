@@ -179,25 +179,24 @@ def _axes(x: Value, axis: Any) -> list[int]:
     return sorted(x.axis_of(a) for a in axes)
 
 
-def _reduced(
-    kind: str, x: Value, axis: Any = None, dtype: Any = None, keepdims: bool = False
-) -> Any:
+def _reduced(kind: str, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """Reduce over axes; sums of small types are computed in f32, and rounded once."""
     name = x.dtype if dtype is None else dtype_name(dtype)
-    wide = cast(x, "f32") if x.dtype in FLOATS else None
-    if wide is None or name not in FLOATS or 0 in (x.shape or ()):
+    if x.dtype not in FLOATS or name not in FLOATS or 0 in (x.shape or ()):
         return None
     axes = _axes(x, axis)
     if not axes:
         return cast(x, name)
-    # oneDNN makes the largest finite number of infinity, but not of halves.
-    halved = kind in ("ReduceMax", "ReduceMin")
     whole = len(axes) == x.ndim
-    result = x.builder.op(
-        kind, wide * 0.5 if halved else wide, axes=axes, keep_dims=keepdims or whole
-    )
-    result = result.squeeze(axes) if whole and not keepdims else result
-    return cast(result * 2.0 if halved else result, name)
+    result = x.builder.op(kind, cast(x, "f32"), axes=axes, keep_dims=keepdims or whole)
+    return cast(result.squeeze(axes) if whole and not keepdims else result, name)
+
+
+def _extreme(kind: str, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    # oneDNN makes the largest finite number of infinity, but not of halves.
+    wide: Any = cast(x, "f32") if x.dtype in FLOATS else None
+    half = None if wide is None else _reduced(kind, wide * 0.5, axis, keepdims=keepdims)
+    return None if half is None else cast(half * 2.0, x.dtype)
 
 
 def _var(
@@ -276,6 +275,8 @@ def _outer(x: Any, y: Any) -> Any:
 
 
 def _vecdot(x: Any, y: Any, axis: int = -1) -> Any:
+    if min(np.ndim(x), np.ndim(y)) < 1 or np.shape(x)[axis] != np.shape(y)[axis]:
+        return None
     products = combined("Multiply", x, y)
     return None if products is None else called("sum", products, axis)
 
@@ -370,13 +371,6 @@ def _vstack(arrays: Any) -> Any:
     return called("concatenate", wide, 0)
 
 
-def _array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    if isinstance(indices_or_sections, int):
-        parts = np.array_split(range((x.shape or ())[axis]), indices_or_sections)
-        indices_or_sections = np.cumsum([len(p) for p in parts])[:-1].tolist()
-    return list(x.split(indices_or_sections, axis))
-
-
 def _unstack(x: Any, axis: int = 0) -> Any:
     return tuple(_reordered("moveaxis", x, axis, 0))
 
@@ -399,16 +393,17 @@ def _like(name: str, x: Any, *args: Any, shape: Any = None, **kwargs: Any) -> An
 
 
 def _floating(kind: str, *operands: Any) -> Any:
-    """Add an op to floating-point operands."""
-    return combined(kind, *operands) if result_type(*operands) in FLOATS else None
+    """Add an op to a floating-point value and others."""
+    has_float = any(isinstance(v, Value) and v.dtype in FLOATS for v in operands)
+    return combined(kind, *operands) if has_float else None
 
 
 _HOST = """
-all allclose any append argmax argmin argpartition argsort array_equal atleast_1d atleast_2d
-atleast_3d average block column_stack convolve corrcoef correlate count_nonzero cov cross cumprod
-cumsum cumulative_prod cumulative_sum diagonal diff digitize dsplit dstack flip fliplr flipud
-gradient hsplit interp isclose isin kron lib.stride_tricks.sliding_window_view linalg.cholesky
-linalg.det linalg.eigh linalg.eigvalsh linalg.inv linalg.lstsq linalg.matrix_norm
+all allclose any append argmax argmin argpartition argsort array_equal array_split atleast_1d
+atleast_2d atleast_3d average block column_stack convolve corrcoef correlate count_nonzero cov cross
+cumprod cumsum cumulative_prod cumulative_sum diagonal diff digitize dsplit dstack flip fliplr
+flipud gradient hsplit interp isclose isin kron lib.stride_tricks.sliding_window_view
+linalg.cholesky linalg.det linalg.eigh linalg.eigvalsh linalg.inv linalg.lstsq linalg.matrix_norm
 linalg.matrix_power linalg.matrix_rank linalg.multi_dot linalg.pinv linalg.qr linalg.slogdet
 linalg.solve linalg.svd linalg.svdvals median meshgrid nan_to_num nanmax nanmean nanmin nanstd
 nansum nanvar pad partition percentile polyval ptp quantile repeat roll rot90 searchsorted select
@@ -439,9 +434,7 @@ _ROWS: list[tuple[str, str, Callable[..., Any]]] = [
         (kind, names, partial(_reduced, kind))
         for kind, names in {
             "ReduceL2": "linalg.vector_norm",
-            "ReduceMax": "max amax",
             "ReduceMean": "mean",
-            "ReduceMin": "min amin",
             "ReduceProd": "prod",
             "ReduceSum": "sum",
         }.items()
@@ -460,6 +453,8 @@ _ROWS: list[tuple[str, str, Callable[..., Any]]] = [
         ("a constant", name, partial(_like, name))
         for name in ("empty_like", "full_like", "ones_like", "zeros_like")
     ),
+    ("ReduceMax", "max amax", partial(_extreme, "ReduceMax")),
+    ("ReduceMin", "min amin", partial(_extreme, "ReduceMin")),
     ("its dims", "shape", lambda x: x.shape),
     ("its number of dims", "ndim", lambda x: x.ndim),
     ("its number of elements", "size", _size),
@@ -478,16 +473,8 @@ _ROWS: list[tuple[str, str, Callable[..., Any]]] = [
     ("ReduceMean of squares", "var", _var),
     ("Sqrt of the variance", "std", _std),
     ("ReduceL1 or ReduceL2 of vectors", "linalg.norm", _norm),
-    (
-        "SoftMax; next to SciPy's, which can't be traced",
-        "special.softmax",
-        partial(_along, "SoftMax"),
-    ),
-    (
-        "LogSoftmax; next to SciPy's, which can't be traced",
-        "special.log_softmax",
-        partial(_along, "LogSoftmax"),
-    ),
+    ("SoftMax", "special.softmax", partial(_along, "SoftMax")),
+    ("LogSoftmax", "special.log_softmax", partial(_along, "LogSoftmax")),
     ("MatMul and views", "dot", _dot),
     ("MatMul and views", "tensordot linalg.tensordot", _tensordot),
     ("MatMul and views", "inner", lambda x, y: _tensordot(x, y, ([-1], [-1]))),
@@ -504,7 +491,6 @@ _ROWS: list[tuple[str, str, Callable[..., Any]]] = [
     ("Concat", "vstack", _vstack),
     ("Concat of views", "stack", _stack),
     ("views", "split", lambda x, sections, axis=0: list(x.split(sections, axis))),
-    ("views", "array_split", _array_split),
     ("views", "unstack", _unstack),
 ]
 

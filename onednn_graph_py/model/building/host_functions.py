@@ -100,10 +100,8 @@ class HostFunction:
                 return arrays[given.index].shape[given.dim]
             if isinstance(given, Size):
                 return given.function(*map(filled, given.args))
-            if isinstance(given, tuple) and self.op == "getitem":
-                return tuple(map(filled, given))
             if isinstance(given, (list, tuple)):
-                return [filled(g) for g in given]
+                return (tuple if isinstance(given, tuple) else list)(map(filled, given))
             return given
 
         args = [filled(a) for a in self.args]
