@@ -425,6 +425,7 @@ def test_the_namespace_has_the_array_apis_names():
     assert xp.isdtype(x.dtype, "real floating") and not xp.isdtype(xp.int32, ("bool", xp.int8))
     assert xp.finfo(x.dtype).eps == np.finfo(np.float32).eps and xp.iinfo("s8").max == 127
     assert xp.ones(3).dtype == np.float32 and xp.arange(3).dtype == np.int64
+    assert xp.asarray([[x, x], [x, x]]).shape == (2, 2, 2, 3)
     assert xp.asarray(x) is x and xp.asarray([1.5]).dtype == np.float32
     info = xp.__array_namespace_info__()
     assert info.default_dtypes()["real floating"] == xp.float32
@@ -444,8 +445,9 @@ count_nonzero matrix_transpose zeros_like ones_like
 """
 BINARY = """
 add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign
-divide equal floor_divide greater greater_equal hypot less less_equal logaddexp logical_and logical_or
-logical_xor maximum minimum multiply nextafter not_equal pow remainder subtract matmul vecdot
+divide equal floor_divide greater greater_equal hypot less less_equal logaddexp logical_and
+logical_or logical_xor maximum minimum multiply nextafter not_equal pow remainder subtract matmul
+vecdot
 """
 SHAPES = [((), ()), ((0, 3), (1, 3)), ((2, 1, 3), (3, 1)), ((4, 5), (4, 5))]
 

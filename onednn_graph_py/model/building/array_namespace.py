@@ -15,6 +15,7 @@ from ...base.dtypes import NUMPY_NAMES, DataType, array_dtype, dtype_name
 from ...base.errors import InvalidArgumentsError
 from .array_functions import TABLE, called
 from .host_functions import function_of, is_ufunc
+from .operands import leaves
 from .value import Value
 
 _KINDS = {"bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu"} | {
@@ -73,7 +74,9 @@ class ArrayNamespace:
         return sorted(names | {*vars(ArrayNamespace)})
 
     def asarray(self, obj: Any, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Any:
-        """Return a value as it is, and anything else as an array."""
+        """Return a value as it is, a list of values stacked, and anything else as an array."""
+        if isinstance(obj, (list, tuple)) and any(isinstance(v, Value) for v in leaves(obj)):
+            obj = called("stack", [self.asarray(part) for part in obj])
         if isinstance(obj, Value):
             return obj if dtype is None else called("astype", obj, dtype)
         array = np.asarray(obj)
