@@ -17,6 +17,7 @@ import inspect
 import sys
 from collections import Counter
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,8 @@ def wrapped(result: Any) -> Any:
     """Return arrays and data types in a result as ours."""
     if isinstance(result, DataType):
         return Type(result)
+    if isinstance(result, SimpleNamespace):
+        return SimpleNamespace(**wrapped(vars(result)))
     if isinstance(result, dict):
         return {key: wrapped(part) for key, part in result.items()}
     if isinstance(result, (np.ndarray, np.generic)):

@@ -121,6 +121,14 @@ class ArrayNamespace:
         falling = called("argsort", called("flip", x, axis), axis=axis, kind="stable")
         return x.shape[axis] - 1 - called("flip", falling, axis)
 
+    def clip(self, x: Any, /, min: Any = None, max: Any = None) -> Any:
+        """Return elements within limits."""
+        return called("clip", x, min, max)
+
+    def meshgrid(self, *arrays: Any, indexing: str = "xy") -> list[Any]:
+        """Return the coordinates of a grid."""
+        return list(called("meshgrid", *arrays, indexing=indexing))
+
     def broadcast_arrays(self, *arrays: Any) -> list[Any]:
         """Repeat arrays to one shape."""
         shape = np.broadcast_shapes(*(a.shape for a in arrays))
