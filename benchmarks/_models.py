@@ -68,8 +68,17 @@ class Ops(Protocol):
 
     def multiply(self, x: Any, y: Any) -> Any: ...
 
-    def convolution(self, x: Any, name: str, stride: int, padding: int, groups: int = 1) -> Any:
-        """With bias."""
+    def convolution(
+        self,
+        x: Any,
+        name: str,
+        stride: int,
+        padding: int,
+        groups: int = 1,
+        dilation: int = 1,
+        transposed: bool = False,
+    ) -> Any:
+        """With bias; over as many dims as the weights have behind their channels."""
 
     def max_pool(self, x: Any, kernel: int, stride: int, padding: int) -> Any: ...
 
@@ -248,14 +257,46 @@ class NumpyOps:
         windows = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), (2, 3))
         return windows[:, :, ::stride, ::stride]
 
-    def convolution(self, x: Array, name: str, stride: int, padding: int, groups: int = 1) -> Array:
+    def convolution(
+        self,
+        x: Array,
+        name: str,
+        stride: int,
+        padding: int,
+        groups: int = 1,
+        dilation: int = 1,
+        transposed: bool = False,
+    ) -> Array:
         weight = self._weight(name)
-        windows = self._windows(x, weight.shape[-1], stride, padding, 0)[0]
-        height, width = windows.shape[1:3]
-        columns = windows.transpose(0, 3, 4, 1, 2).reshape(groups, -1, height * width)
-        made = weight.reshape(groups, len(weight) // groups, -1) @ columns
-        bias = self.arrays[f"{name}.bias"].reshape(-1, 1, 1)
-        return made.reshape(1, -1, height, width) + bias
+        rank = weight.ndim - 2
+        if transposed:  # zeros between the elements; the weights are turned around
+            wide = np.zeros((*x.shape[:2], *((n - 1) * stride + 1 for n in x.shape[2:])), x.dtype)
+            wide[(..., *[slice(None, None, stride)] * rank)] = x
+            x, stride, padding = wide, 1, dilation * (weight.shape[-1] - 1) - padding
+            weight = np.flip(weight.swapaxes(0, 1), tuple(range(2, 2 + rank)))
+        padded = np.pad(x[0], [(0, 0), *[(padding, padding)] * rank])
+        kernel = weight.shape[2:]
+        sizes = [
+            (n - dilation * (k - 1) - 1) // stride + 1
+            for n, k in zip(padded.shape[1:], kernel, strict=True)
+        ]
+        weight = weight.reshape(groups, len(weight) // groups, -1, *kernel)
+        made = np.float32(0)
+        for place in np.ndindex(*kernel):
+            starts = [dilation * at for at in place]
+            part = padded[
+                (
+                    slice(None),
+                    *(
+                        slice(start, start + (n - 1) * stride + 1, stride)
+                        for start, n in zip(starts, sizes, strict=True)
+                    ),
+                )
+            ]
+            made = made + weight[(..., *place)] @ part.reshape(groups, weight.shape[2], -1)
+        bias = self.arrays[f"{name}.bias"].reshape(-1, *[1] * rank)
+        result: Array = made.reshape(1, -1, *sizes) + bias
+        return result
 
     def max_pool(self, x: Array, kernel: int, stride: int, padding: int) -> Array:
         made: Array = self._windows(x, kernel, stride, padding, -np.inf).max((-1, -2))
@@ -335,11 +376,11 @@ class Weights:
             self.arrays[f"{name}.bias"] = self._normal(outputs) / 10
 
     def convolution(
-        self, name: str, outputs: int, inputs: int, kernel: int, *, gain: float = 2
+        self, name: str, outputs: int, inputs: int, kernel: int, *, gain: float = 2, rank: int = 2
     ) -> None:
-        """(outputs, inputs of a group, kernel, kernel), and a bias."""
-        factor = np.float32(math.sqrt(gain / (inputs * kernel**2)))
-        self.arrays[f"{name}.weight"] = self._normal(outputs, inputs, kernel, kernel) * factor
+        """(outputs, inputs of a group, kernel, ...), and a bias."""
+        factor = np.float32(math.sqrt(gain / (inputs * kernel**rank)))
+        self.arrays[f"{name}.weight"] = self._normal(outputs, inputs, *[kernel] * rank) * factor
         self.arrays[f"{name}.bias"] = self._normal(outputs) / 10
 
     def norm(self, name: str, size: int, *, bias: bool = True) -> None:
@@ -682,6 +723,61 @@ class Mlp:
         return x
 
 
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution with bias and ReLU, as one network or another has it.
+
+    Parameters
+    ----------
+    network : str
+        The network.
+    dims : list of int
+        Channels, then spatial dims.
+    outputs : int
+        Channels of the result.
+    """
+
+    network: str
+    dims: tuple[int, ...]
+    outputs: int
+    kernel: int
+    stride: int = 1
+    padding: int = 0
+    groups: int = 1
+    dilation: int = 1
+    transposed: bool = False
+
+    def __str__(self) -> str:
+        sizes = "x".join(map(str, self.dims))
+        return f"{self.network}, {sizes} to {self.outputs}, kernel {self.kernel}"
+
+    def arrays(self) -> dict[str, Array]:
+        weights = Weights()
+        channels = self.dims[0] // self.groups
+        rank = len(self.dims) - 1
+        weights.convolution("0", self.outputs, channels, self.kernel, rank=rank)
+        if self.transposed:
+            weights.arrays["0.weight"] = weights.arrays["0.weight"].swapaxes(0, 1).copy()
+        return weights.arrays
+
+    def inputs(self) -> dict[str, Array]:
+        return {"x": normal(0, 1, *self.dims)}
+
+    def output_shape(self) -> tuple[int, ...]:
+        span = self.dilation * (self.kernel - 1) + 1
+        sizes = (
+            (n - 1) * self.stride + span - 2 * self.padding
+            if self.transposed
+            else (n + 2 * self.padding - span) // self.stride + 1
+            for n in self.dims[1:]
+        )
+        return (1, self.outputs, *sizes)
+
+    def run(self, ops: Ops, *inputs: Any) -> Any:
+        how = (self.stride, self.padding, self.groups, self.dilation, self.transposed)
+        return ops.relu(ops.convolution(inputs[0], "0", *how))
+
+
 NETWORKS: dict[str, Callable[..., Network]] = {
     "encoder": Encoder,
     "resnet": ResNet,
@@ -689,6 +785,7 @@ NETWORKS: dict[str, Callable[..., Network]] = {
     "llama": Llama,
     "attention": Attention,
     "mlp": Mlp,
+    "convolutions": Convolution,
 }
 
 

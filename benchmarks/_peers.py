@@ -225,19 +225,31 @@ class BuilderOps:
     def multiply(self, x: Any, y: Any) -> Any:
         return x * y
 
-    def convolution(self, x: Any, name: str, stride: int, padding: int, groups: int = 1) -> Any:
-        return value_of(x).convolution(
-            self._weight(name),
-            self._constant(f"{name}.bias"),
-            strides=[stride] * 2,
-            pads_begin=[padding] * 2,
-            pads_end=[padding] * 2,
-            dilations=[1, 1],
-            groups=groups,
-            data_format="NCX",
-            weights_format="OIX",
-            name=name,
-        )
+    def convolution(
+        self,
+        x: Any,
+        name: str,
+        stride: int,
+        padding: int,
+        groups: int = 1,
+        dilation: int = 1,
+        transposed: bool = False,
+    ) -> Any:
+        rank = self.parameters.arrays[f"{name}.weight"].ndim - 2
+        options = {
+            "strides": [stride] * rank,
+            "pads_begin": [padding] * rank,
+            "pads_end": [padding] * rank,
+            "dilations": [dilation] * rank,
+            "groups": groups,
+            "data_format": "NCX",
+            "name": name,
+        }
+        weight, bias = self._weight(name), self._constant(f"{name}.bias")
+        if transposed:
+            product = value_of(x).conv_transpose(weight, **options, weights_format="IOX")
+            return product.bias_add(bias, data_format="NCX")
+        return value_of(x).convolution(weight, bias, **options, weights_format="OIX")
 
     def max_pool(self, x: Any, kernel: int, stride: int, padding: int) -> Any:
         return value_of(x).max_pool(
@@ -387,8 +399,23 @@ class TorchOps:
     def multiply(self, x: Any, y: Any) -> Any:
         return x * y
 
-    def convolution(self, x: Any, name: str, stride: int, padding: int, groups: int = 1) -> Any:
-        return self.functional.conv2d(x, *self._two(name), stride, padding, 1, groups)
+    def convolution(
+        self,
+        x: Any,
+        name: str,
+        stride: int,
+        padding: int,
+        groups: int = 1,
+        dilation: int = 1,
+        transposed: bool = False,
+    ) -> Any:
+        weight, bias = self._two(name)
+        rank = weight.ndim - 2
+        if transposed:
+            function = getattr(self.functional, f"conv_transpose{rank}d")
+            return function(x, weight, bias, stride, padding, 0, groups, dilation)
+        function = getattr(self.functional, f"conv{rank}d")
+        return function(x, weight, bias, stride, padding, dilation, groups)
 
     def max_pool(self, x: Any, kernel: int, stride: int, padding: int) -> Any:
         return self.functional.max_pool2d(x, kernel, stride, padding)
@@ -694,15 +721,25 @@ class OnnxOps:
     def multiply(self, x: str, y: str) -> str:
         return self.node("Mul", x, y)
 
-    def convolution(self, x: str, name: str, stride: int, padding: int, groups: int = 1) -> str:
+    def convolution(
+        self,
+        x: str,
+        name: str,
+        stride: int,
+        padding: int,
+        groups: int = 1,
+        dilation: int = 1,
+        transposed: bool = False,
+    ) -> str:
         kernel = self.parameters.arrays[f"{name}.weight"].shape[2:]
         return self.node(
-            "Conv",
+            "ConvTranspose" if transposed else "Conv",
             x,
             self.weight(name),
             self.bias(x, name),
-            strides=[stride] * 2,
-            pads=[padding] * 4,
+            strides=[stride] * len(kernel),
+            pads=[padding] * 2 * len(kernel),
+            dilations=[dilation] * len(kernel),
             kernel_shape=kernel,
             group=groups,
         )
@@ -885,7 +922,7 @@ class OnnxOnednn(Onnx):
     """With this package's front end."""
 
     name = "onnx, onednn_graph"
-    modules = ("onnx", "onnx_ir", "onnxscript")
+    modules = ("onnx", "onnx_ir")
 
     def load_file(self, network: Network, dtype: str, path: Path, threads: int) -> Prepared:
         from onednn_graph_py.onnx import load

@@ -7,11 +7,11 @@ of NumPy, before they are timed. What is not installed is not measured, and said
 
     pip install --group bench .
 
-Sections: call, weights, encoder, resnet, mobilenet, llama, attention, mlp, shapes, build, torch,
-onnx; all of them by default. In the section torch all ratios are to torch.compile with the backend
-of this package, in the section onnx to its models of ONNX files, elsewhere to its models. Data
-types: f32, bf16, int8, and w8 and w4, where weights are integers of so many bits and all else is
-f32.
+Sections: call, weights, encoder, resnet, mobilenet, llama, attention, mlp, convolutions, shapes,
+build, torch, onnx; all of them by default. In the section torch all ratios are to torch.compile
+with the backend of this package, in the section onnx to its models of ONNX files, elsewhere to its
+models. Data types: f32, bf16, int8, and w8 and w4, where weights are integers of so many bits and
+all else is f32.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ AIM_SHAPE = 10.0
 AIM_SHAPES_MEMORY = 0.3
 
 SECTIONS = (
-    "call", "weights", "encoder", "resnet", "mobilenet", "llama", "attention", "mlp", "shapes",
-    "build", "torch", "onnx",
+    "call", "weights", "encoder", "resnet", "mobilenet", "llama", "attention", "mlp",
+    "convolutions", "shapes", "build", "torch", "onnx",
 )  # fmt: skip
 # By default, and what else there is.
 DTYPES = {
@@ -97,6 +97,7 @@ DTYPES = {
     "llama": ("f32", "bf16", "w8", "w4"),
     "attention": ("f32", "bf16"),
     "mlp": ("f32", "bf16"),
+    "convolutions": ("f32", "bf16"),
 }
 MORE_DTYPES = {"resnet": ("bf16",), "mobilenet": ("bf16",)}
 # What networks are made with: in one row each, and with --quick.
@@ -114,6 +115,66 @@ SIZES: dict[str, list[Record]] = {
         {},
         *({"rows": rows, "width": width} for rows in (1, 8, 512) for width in (128, 1024, 4096)),
     ],
+    "convolutions": [
+        {
+            "network": "wav2vec 2.0, 1-D",
+            "dims": (512, 1599),
+            "outputs": 512,
+            "kernel": 3,
+            "stride": 2,
+        },
+        {
+            "network": "HiFi-GAN, 1-D dilated",
+            "dims": (128, 2011),
+            "outputs": 128,
+            "kernel": 11,
+            "padding": 25,
+            "dilation": 5,
+        },
+        {
+            "network": "HiFi-GAN, 1-D transposed",
+            "dims": (512, 99),
+            "outputs": 256,
+            "kernel": 16,
+            "stride": 8,
+            "padding": 4,
+            "transposed": True,
+        },
+        {
+            "network": "ConvNeXt, depthwise",
+            "dims": (96, 56, 56),
+            "outputs": 96,
+            "kernel": 7,
+            "padding": 3,
+            "groups": 96,
+        },
+        {
+            "network": "EfficientNet, depthwise",
+            "dims": (240, 28, 28),
+            "outputs": 240,
+            "kernel": 5,
+            "stride": 2,
+            "padding": 2,
+            "groups": 240,
+        },
+        {
+            "network": "U-Net, transposed",
+            "dims": (128, 56, 56),
+            "outputs": 64,
+            "kernel": 2,
+            "stride": 2,
+            "transposed": True,
+        },
+        {
+            "network": "DeepLab, dilated",
+            "dims": (256, 33, 33),
+            "outputs": 256,
+            "kernel": 3,
+            "padding": 12,
+            "dilation": 12,
+        },
+        {"network": "R3D, 3-D", "dims": (64, 8, 28, 28), "outputs": 64, "kernel": 3, "padding": 1},
+    ],
 }
 _SMALL_LLAMA = {"hidden": 256, "count_heads": 4, "key_heads": 2, "inner": 512}
 QUICK_SIZES: dict[str, list[Record]] = {
@@ -129,6 +190,26 @@ QUICK_SIZES: dict[str, list[Record]] = {
         {"count_heads": 4, "tokens": 96, "size": 64},
     ],
     "mlp": [{"rows": 3, "width": 64}, {"rows": 40, "width": 96}],
+    "convolutions": [
+        {"network": "1-D", "dims": (6, 23), "outputs": 5, "kernel": 3, "stride": 2, "dilation": 2},
+        {
+            "network": "transposed",
+            "dims": (6, 9),
+            "outputs": 4,
+            "kernel": 4,
+            "stride": 2,
+            "padding": 1,
+            "transposed": True,
+        },
+        {
+            "network": "3-D",
+            "dims": (8, 5, 6, 7),
+            "outputs": 12,
+            "kernel": 3,
+            "padding": 1,
+            "groups": 2,
+        },
+    ],
 }
 # What front ends are measured with, and by the name of which of the libraries.
 # The sizes of all-MiniLM-L6-v2.

@@ -45,6 +45,21 @@ def padding_mask(shape: Sequence[int], data_type: str) -> Array:
     return np.ascontiguousarray(np.broadcast_to(row, tuple(shape)).astype(numpy_dtype(data_type)))
 
 
+def draw(b: GraphBuilder) -> dict[str, Array]:
+    """Draw the inputs of a graph by their names: scale, mask, and others, which are vectors."""
+    random = np.random.default_rng(0)
+    arrays = {}
+    for value in b.inputs:
+        shape = value.shape or ()
+        if value.name == "scale":
+            arrays[value.name] = root_scale((b.inputs[0].shape or ())[-1], value.dtype)
+        elif value.name == "mask":
+            arrays[value.name] = padding_mask(shape, value.dtype)
+        else:
+            arrays[value.name] = random_array(random, shape, value.dtype)
+    return arrays
+
+
 def attended(
     query: Value, key: Value, value: Value, scale: Value, mask: Value, data_type: str
 ) -> Value:

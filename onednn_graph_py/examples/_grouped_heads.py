@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
 from .. import GraphBuilder, Value
-from ._attention import attended, padding_mask, random_array, root_scale, scores_type
-from ._run import DATA_TYPES, Array, BuiltRun, Case, Skipped, cannot_run
+from ._attention import attended, draw, scores_type
+from ._run import DATA_TYPES, BuiltRun, Case, Skipped, cannot_run
 
 
 @dataclass(frozen=True)
@@ -80,22 +78,10 @@ def build(engine_kind: str, data_type: str, heads: GroupedHeads, reshaped: bool)
     return b
 
 
-def grouped_arrays(data_type: str, heads: GroupedHeads) -> dict[str, Array]:
-    random = np.random.default_rng(0)
-    between = scores_type(data_type)
-    return {
-        "query": random_array(random, heads.grouped_query, data_type),
-        "key": random_array(random, heads.grouped_key, data_type),
-        "value": random_array(random, heads.grouped_key, data_type),
-        "scale": root_scale(heads.head_size, between),
-        "mask": padding_mask(heads.grouped_mask, between),
-    }
-
-
 def cases(engine_kind: str, heads: GroupedHeads) -> Iterator[Case | Skipped]:
     """Run in each data type and both forms."""
     for data_type in DATA_TYPES:
-        grouped = grouped_arrays(data_type, heads)
+        grouped = draw(build(engine_kind, data_type, heads, False))
         for reshaped in (True, False):
             form = "grouped by StaticReshape" if reshaped else "grouped inputs"
             name = f"{data_type}, {heads}, {form}"

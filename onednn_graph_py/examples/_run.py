@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ParamSpec
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +25,6 @@ from .. import (
     version_t,
 )
 from .. import tensor as memory_tensor
-from ..base.errors import InvalidArgumentsError
 from ..base.linked import linked_version
 from ..base.text.numbers import counted
 from ..machine.cpu import lacks
@@ -45,10 +42,6 @@ WITH_NUMPY = "all elements with NumPy in float64"
 
 
 # -- reports
-
-
-class ExampleError(Exception):
-    """An example can't run; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -123,28 +116,6 @@ def _partition_lines(partitions: Sequence[Sequence[str]]) -> list[str]:
 
 
 # -- what can run
-
-P = ParamSpec("P")
-
-
-def checked(run: Callable[P, Iterator[Case | Skipped]]) -> Callable[P, Iterator[Case | Skipped]]:
-    """Refuse an unknown kind of engine, and sizes that are not positive, with the example's name.
-
-    An argument that may be None has a default of the example's own.
-    """
-
-    @functools.wraps(run)
-    def made(*args: P.args, **kwargs: P.kwargs) -> Iterator[Case | Skipped]:
-        given = inspect.signature(run).bind(*args, **kwargs)
-        for name, value in given.arguments.items():
-            if name == "engine_kind":
-                graph(value)  # raises an error that names the kinds
-            elif value is not None and value < 1:
-                example = run.__module__.rpartition(".")[2]
-                raise InvalidArgumentsError(f"{example}: {name} must be at least 1, got {value}")
-        return run(*args, **kwargs)
-
-    return made
 
 
 def without_device(engine_kind: str) -> str | None:

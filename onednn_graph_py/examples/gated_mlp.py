@@ -14,7 +14,7 @@ from .. import blocks
 from ..base.dtypes import numpy_dtype
 from ..model.building.builder import GraphBuilder
 from ._gated_mlp import SIZES_IN_ALL, draw
-from ._run import DATA_TYPES, BuiltRun, Case, Skipped, cannot_run, checked
+from ._run import DATA_TYPES, BuiltRun, Case, Skipped, cannot_run
 
 __all__ = ["SIZES_IN_ALL", "run"]
 
@@ -35,7 +35,6 @@ def _case(name: str, builder: GraphBuilder, mb: int, ic: int, oc: int) -> Case:
     return BuiltRun(builder, {"x": x, "gate": gate, "up": up, "down": down}).case(name)
 
 
-@checked
 def run(
     engine_kind: str = "cpu", mb: int = 1, ic: int = 4096, oc: int = 14336
 ) -> Iterator[Case | Skipped]:

@@ -19,7 +19,7 @@ from ..base.errors import InvalidArgumentsError
 from ..model.building.builder import GraphBuilder
 from ..model.building.value import Value
 from . import _gated_mlp
-from ._run import DATA_TYPES, Array, BuiltRun, Case, Skipped, cannot_run, checked, normal
+from ._run import DATA_TYPES, Array, BuiltRun, Case, Skipped, cannot_run, normal
 
 # At oneDNN's sizes a run takes seconds: on a CPU oneDNN has only its reference kernel for this.
 SIZES_IN_ALL = _gated_mlp.SIZES_IN_ALL
@@ -68,7 +68,6 @@ def _case(name: str, builder: GraphBuilder, mb: int, ic: int, oc: int, group: in
     )
 
 
-@checked
 def run(
     engine_kind: str = "cpu", mb: int = 1, ic: int = 4096, oc: int = 14336, group: int = 128
 ) -> Iterator[Case | Skipped]:

@@ -15,7 +15,7 @@ from .. import GraphBuilder
 from ..base.dtypes import numpy_dtype
 from ._attention import scores_type
 from ._gated_mlp import SIZES_IN_ALL, draw
-from ._run import DATA_TYPES, BuiltRun, Case, Skipped, cannot_run, checked
+from ._run import DATA_TYPES, BuiltRun, Case, Skipped, cannot_run
 
 __all__ = ["SIZES_IN_ALL", "run"]
 
@@ -47,7 +47,6 @@ def _case(name: str, b: GraphBuilder, mb: int, ic: int, oc: int, between: str) -
     return BuiltRun(b, {"x": x, "gate": gate, "up": up, "down": down}).case(name, facts)
 
 
-@checked
 def run(
     engine_kind: str = "cpu", mb: int = 1, ic: int = 4096, oc: int = 14336
 ) -> Iterator[Case | Skipped]:

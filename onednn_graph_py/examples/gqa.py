@@ -11,10 +11,9 @@ from collections.abc import Iterator
 
 from ._attention import check_groups
 from ._grouped_heads import GroupedHeads, cases
-from ._run import Case, Skipped, checked
+from ._run import Case, Skipped
 
 
-@checked
 def run(
     engine_kind: str = "cpu",
     mb: int = 2,

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from .. import GraphBuilder, Value
 from ..base.errors import InvalidArgumentsError
-from ._attention import check_groups, padding_mask, random_array, root_scale
+from ._attention import check_groups, draw
 from ._grouped_heads import GroupedHeads
-from ._run import DATA_TYPES, Array, BuiltRun, Case, Skipped, cannot_run, checked, too_old
+from ._run import DATA_TYPES, BuiltRun, Case, Skipped, cannot_run, too_old
 
 _FORWARD = ("query", "key", "value", "scale", "mask")
 _BACKWARD = (*_FORWARD, "result", "stats", "gradient")
@@ -84,19 +82,6 @@ def _backward(engine_kind: str, data_type: str, heads: GroupedHeads) -> GraphBui
     return b
 
 
-def _arrays(data_type: str, heads: GroupedHeads) -> dict[str, Array]:
-    """The inputs of both graphs."""
-    random = np.random.default_rng(0)
-    shapes = _shapes(heads)
-    vectors = ("query", "key", "value", "gradient")
-    return {
-        **{name: random_array(random, shapes[name], data_type) for name in vectors},
-        "scale": root_scale(heads.head_size, "f32"),
-        "mask": padding_mask(shapes["mask"], "f32"),
-    }
-
-
-@checked
 def run(
     engine_kind: str = "cpu",
     mb: int = 2,
@@ -121,7 +106,7 @@ def run(
         if any(skipped):
             yield from filter(None, skipped)
             continue
-        arrays = _arrays(data_type, heads)
+        arrays = draw(made[1])
         forward = BuiltRun(made[0], {name: arrays[name] for name in _FORWARD})
         yield forward.case(names[0])
         arrays |= {name: forward.output(name) for name in ("result", "stats")}

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ._grouped_heads import GroupedHeads, cases
-from ._run import Case, Skipped, checked
+from ._run import Case, Skipped
 
 
-@checked
 def run(
     engine_kind: str = "cpu", mb: int = 2, seq: int = 128, q_heads: int = 16, head_size: int = 64
 ) -> Iterator[Case | Skipped]:

@@ -1,6 +1,6 @@
 """An ONNX model runs in oneDNN, and says what runs where.
 
-A residual network that names the three likeliest of ten classes; onnx.helper makes it, and the
+A residual network that names the three likeliest of ten classes; onnx.parser makes it, and the
 number of images is open. Only TopK runs outside of oneDNN. The example sets the results beside
 NumPy and onnxruntime, or onnx's reference without it, and prints the report. Needs onnx. The
 command ``python -m onednn_graph_py onnx FILE`` shows the same of a file.
@@ -21,64 +21,45 @@ from ._run import Case, Skipped, median_milliseconds
 CHANNELS, SIDE, BLOCKS, CLASSES, BEST = 32, 32, 3, 10, 3
 
 
-class _Writer:
-    """An ONNX graph that is being written."""
+def _model() -> Any:
+    from onnx import numpy_helper, parser
 
-    def __init__(self) -> None:
-        self.random = np.random.default_rng(0)
-        self.nodes: list[Any] = []
-        self.weights: list[Any] = []
+    shapes: list[tuple[int, ...]] = []
+    nodes: list[str] = []
 
-    def weight(self, *shape: int) -> str:
-        from onnx import numpy_helper
+    def weight(*shape: int) -> str:
+        shapes.append(shape)
+        return f"weight{len(shapes) - 1}"
 
-        name = f"weight{len(self.weights)}"
-        scale = math.sqrt(2 / math.prod(shape[1:]))
-        values = (self.random.standard_normal(shape) * scale).astype(np.float32)
-        self.weights.append(numpy_helper.from_array(values, name))
-        return name
-
-    def node(self, op: str, *inputs: str, **attributes: Any) -> str:
-        from onnx import helper
-
-        made = f"{op.lower()}{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, inputs, [made], name=made, **attributes))
+    def node(op: str, *inputs: str, attributes: str = "") -> str:
+        made = f"{op.lower()}{len(nodes)}"
+        nodes.append(f"[{made}] {made} = {op} {attributes}({', '.join(inputs)})")
         return made
 
-    def convolution(self, x: str, channels: int, stride: int = 1) -> str:
-        weight = self.weight(CHANNELS, channels, 3, 3)
-        bias = self.weight(CHANNELS)
-        return self.node("Conv", x, weight, bias, pads=[1] * 4, strides=[stride] * 2)
+    def convolution(x: str, channels: int, stride: int = 1) -> str:
+        attributes = f"<pads = [1, 1, 1, 1], strides = [{stride}, {stride}]> "
+        operands = (x, weight(CHANNELS, channels, 3, 3), weight(CHANNELS))
+        return node("Conv", *operands, attributes=attributes)
 
-
-def _model() -> Any:
-    from onnx import TensorProto, helper, numpy_helper
-
-    w = _Writer()
-    x = w.node("Relu", w.convolution("images", 3, stride=2))
+    x = node("Relu", convolution("images", 3, stride=2))
     for _ in range(BLOCKS):
-        inner = w.node("Relu", w.convolution(x, CHANNELS))
-        x = w.node("Relu", w.node("Add", w.convolution(inner, CHANNELS), x))
-    flat = w.node("Flatten", w.node("GlobalAveragePool", x))
-    scores = w.node("Gemm", flat, w.weight(CHANNELS, CLASSES), w.weight(CLASSES))
-    w.weights.append(numpy_helper.from_array(np.array([BEST]), "count"))
-    outputs = ["probabilities", "classes"]
-    w.nodes.append(helper.make_node("TopK", [w.node("Softmax", scores), "count"], outputs))
-    graph = helper.make_graph(
-        w.nodes,
-        "classifier",
-        [
-            helper.make_tensor_value_info(
-                "images", TensorProto.FLOAT, ["count_images", 3, SIDE, SIDE]
-            )
-        ],
-        [
-            helper.make_tensor_value_info(outputs[0], TensorProto.FLOAT, ["count_images", BEST]),
-            helper.make_tensor_value_info(outputs[1], TensorProto.INT64, ["count_images", BEST]),
-        ],
-        w.weights,
+        inner = node("Relu", convolution(x, CHANNELS))
+        x = node("Relu", node("Add", convolution(inner, CHANNELS), x))
+    flat = node("Flatten", node("GlobalAveragePool", x))
+    scores = node("Softmax", node("Gemm", flat, weight(CHANNELS, CLASSES), weight(CLASSES)))
+    model = parser.parse_model(
+        f"""<ir_version: 9, opset_import: ["": 20]>
+        classifier (float[n, 3, {SIDE}, {SIDE}] images)
+            => (float[n, {BEST}] probabilities, int64[n, {BEST}] classes)
+        <int64[1] count = {{{BEST}}}>
+        {{ {" ".join(nodes)} probabilities, classes = TopK ({scores}, count) }}"""
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    random = np.random.default_rng(0)
+    for number, shape in enumerate(shapes):
+        scale = math.sqrt(2 / math.prod(shape[1:]))
+        values = (random.standard_normal(shape) * scale).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(values, f"weight{number}"))
+    return model
 
 
 def _run(images: int) -> Case:
@@ -110,7 +91,7 @@ def _run(images: int) -> Case:
 def run() -> Iterator[Case | Skipped]:
     """Run with one image and with several."""
     for images in (1, 8):
-        missing = [n for n in ("onnx", "onnx_ir", "onnxscript") if not importlib.util.find_spec(n)]
+        missing = [n for n in ("onnx", "onnx_ir") if not importlib.util.find_spec(n)]
         if missing:
             yield Skipped(f"{images} images", f"{', '.join(missing)} not installed")
         else:

@@ -6,44 +6,13 @@ oneDNN's own example and can be given instead.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
-import numpy as np
-
 from .. import GraphBuilder
-from ..base.dtypes import numpy_dtype
-from ._attention import attention, scores_type
-from ._run import DATA_TYPES, Array, BuiltRun, Case, Skipped, cannot_run, checked
+from ._attention import attention, draw, scores_type
+from ._run import DATA_TYPES, BuiltRun, Case, Skipped, cannot_run
 
 
-def _mask(queries: int, sequence: int, batch: int) -> Array:
-    """Make a mask with which each query sees itself and earlier keys, less so the further away.
-
-    In every other batch entry the last quarter of the keys is padding.
-    """
-    query, key = np.mgrid[:queries, :sequence]
-    causal = np.where(key <= query, (key - query) / 16, -np.inf)
-    padded = np.where(key < max(sequence - sequence // 4, 1), causal, -np.inf)
-    masks: Array = np.stack([causal, padded])[np.arange(batch) % 2]
-    return masks[:, None].astype(np.float32)
-
-
-def _arrays(b: GraphBuilder) -> dict[str, Array]:
-    random = np.random.default_rng(0)
-    shapes = {value.name: value.shape or () for value in b.inputs}
-    batch, _, queries, sequence = shapes["mask"]
-    arrays: dict[str, Array] = {
-        "query": random.standard_normal(shapes["query"], np.float32),
-        "key": random.standard_normal(shapes["key"], np.float32),
-        "value": random.uniform(-1, 1, shapes["value"]),
-        "scale": np.full(1, math.sqrt(shapes["query"][-1])),
-        "mask": _mask(queries, sequence, batch),
-    }
-    return {name: array.astype(numpy_dtype(b.inputs[0].dtype)) for name, array in arrays.items()}
-
-
-@checked
 def run(
     engine_kind: str = "cpu",
     mb: int = 32,
@@ -65,6 +34,6 @@ def run(
         if queries != seq:
             name += f", {queries} queries"
         b, facts = build(mb), [f"between MatMul and SoftMax: {scores_type(data_type)}"]
-        yield cannot_run(name, data_type, b.graph) or BuiltRun(b, _arrays(b), entry=build(1)).case(
+        yield cannot_run(name, data_type, b.graph) or BuiltRun(b, draw(b), entry=build(1)).case(
             name, facts
         )

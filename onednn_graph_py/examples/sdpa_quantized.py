@@ -20,7 +20,7 @@ from ..base.dtypes import numpy_dtype
 from ..base.linked import linked_version
 from ..machine.cpu import largest_int8_weight
 from ._attention import padding_mask, root_scale
-from ._run import Array, BuiltRun, Case, Skipped, cannot_run, checked, too_old
+from ._run import Array, BuiltRun, Case, Skipped, cannot_run, too_old
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,6 @@ def _arrays(types: _Types, shape: tuple[int, ...]) -> dict[str, Array]:
     }
 
 
-@checked
 def run(
     engine_kind: str = "cpu", mb: int = 2, seq: int = 128, heads: int = 16, head_size: int = 64
 ) -> Iterator[Case | Skipped]:

@@ -15,7 +15,7 @@ import numpy as np
 from .. import GraphBuilder
 from ..base.linked import linked_version
 from ._attention import attention, padding_mask, random_array, root_scale, scores_type
-from ._run import DATA_TYPES, BuiltRun, Case, Skipped, cannot_run, checked
+from ._run import DATA_TYPES, BuiltRun, Case, Skipped, cannot_run
 
 
 def _known_wrong(name: str, mb: int, seq: int) -> Skipped | None:
@@ -28,7 +28,6 @@ def _known_wrong(name: str, mb: int, seq: int) -> Skipped | None:
     )
 
 
-@checked
 def run(
     engine_kind: str = "cpu", mb: int = 2, seq: int = 128, heads: int = 16, head_size: int = 64
 ) -> Iterator[Case | Skipped]:

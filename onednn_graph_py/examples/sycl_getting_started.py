@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ._convolutions import ConvolutionBlocks
-from ._run import Case, Skipped, checked, only_partitioned
+from ._run import Case, Skipped, only_partitioned
 from ._usm import SyclExecution, SyclQueue, without_sycl
 
 
-@checked
 def run(engine_kind: str = "cpu") -> Iterator[Case | Skipped]:
     """Run with oneDNN's own shapes."""
     name = f"f32, {engine_kind}"

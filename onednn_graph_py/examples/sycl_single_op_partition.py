@@ -11,11 +11,10 @@ from dataclasses import replace
 import numpy as np
 
 from .. import logical_tensor, op, partition
-from ._run import Case, Pipeline, Skipped, checked, fused_ops
+from ._run import Case, Pipeline, Skipped, fused_ops
 from ._usm import SyclExecution, SyclQueue, without_sycl
 
 
-@checked
 def run(rows: int = 32, inner: int = 1024, columns: int = 2048) -> Iterator[Case | Skipped]:
     """Multiply a (rows, inner) by an (inner, columns) matrix."""
 

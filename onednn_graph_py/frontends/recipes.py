@@ -11,7 +11,7 @@ from ..blocks.pooling import global_avg_pool
 from ..model.building.operands import selected
 from ..model.building.value import Value
 from ..model.rewriting import has_few_factors
-from .lowering import NotLowered, Place
+from .lowering import FLOATS, NotLowered, Place
 
 ELEMENTWISE = (
     ("abs", "abs", "Abs"),
@@ -63,6 +63,35 @@ def power(at: Place, x: Value, exponent: float) -> Value:
     if not has_few_factors(exponent) or (exponent % 1 and abs(exponent) != 0.5):
         raise NotLowered(f"oneDNN has no kernel for Pow; the exponent is {exponent:g}")
     return x if exponent == 1 else at.b.pow(x, beta=float(exponent))
+
+
+# -- views
+
+
+def transposed(at: Place, x: Value, order: Sequence[int]) -> Value:
+    """Reorder the dims; a view for what oneDNN does not move."""
+    if [*order] == [*range(x.ndim)]:
+        return x
+    if x.dtype not in FLOATS:
+        return x.transpose([*order])
+    at.need_float(x)
+    before = x.producer
+    if before is not None and before.kind == "StaticTranspose":
+        first = before.attrs["order"]
+        return transposed(at, before.inputs[0], [first[i] for i in order])
+    return at.b.static_transpose(x, order=[*order])
+
+
+def expanded(x: Value, dims: Sequence[int]) -> Value:
+    """Repeat dims of 1, and add dims in front."""
+    new = len(dims) - x.ndim
+    pairs = list(zip((*[0] * new, *(x.shape or ())), dims, strict=True))
+    if any(d == -1 and n in (0, 1) for n, d in pairs):
+        raise NotLowered("a new dim is unknown")
+    if 0 in dims:
+        raise NotLowered("the result has no elements")
+    wanted = [-1 if i >= new and n == d else d for i, (n, d) in enumerate(pairs)]
+    return x.expand(wanted) if wanted != [-1] * x.ndim else x
 
 
 # -- a choice

@@ -6,7 +6,8 @@ from functools import cache
 from typing import NamedTuple
 
 from .. import _core
-from . import isa as _isa
+from ..base.linked import linked_version, version
+from .isa import has
 
 
 class Conditions(NamedTuple):
@@ -20,38 +21,37 @@ class Conditions(NamedTuple):
     @property
     def amx(self) -> bool:
         """Whether AMX kernels may run."""
-        return _isa.has_amx(self.isa)
+        return has(self.isa, "amx")
 
     @property
     def avx2(self) -> bool:
         """Whether AVX2 kernels may run."""
-        return _isa.has_avx2(self.isa)
+        return has(self.isa, "avx2")
 
     @property
     def avx512(self) -> bool:
         """Whether AVX-512 kernels may run."""
-        return _isa.has_avx512(self.isa)
+        return has(self.isa, "avx512")
 
     @property
     def avx512_bf16(self) -> bool:
         """Whether AVX-512 kernels may multiply in bf16 without converting to f32."""
-        return _isa.has_avx512_bf16(self.isa)
+        return has(self.isa, "avx512_bf16")
 
     @property
     def vnni(self) -> bool:
         """Whether oneDNN adds int8 products without saturation."""
-        return _isa.has_vnni(self.isa)
+        return has(self.isa, "vnni")
 
     @property
     def f16(self) -> bool:
         """Whether f16 kernels may run."""
-        return _isa.has_f16(self.isa)
+        return has(self.isa, "f16")
 
 
 @cache
-def _linked() -> tuple[tuple[int, int], str]:
-    found = _core.version()
-    return (int(found["major"]), int(found["minor"])), str(found["cpu_runtime"])
+def _runtime() -> str:
+    return version().cpu_runtime
 
 
 def current(threads: int | None = None) -> Conditions:
@@ -59,6 +59,5 @@ def current(threads: int | None = None) -> Conditions:
 
     - `threads`: `num_threads()` by default
     """
-    version, runtime = _linked()
     isa = _core.get_effective_cpu_isa().name
-    return Conditions(version, runtime, isa, threads or _core.num_threads())
+    return Conditions(linked_version(), _runtime(), isa, threads or _core.num_threads())

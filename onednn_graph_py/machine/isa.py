@@ -8,48 +8,21 @@ from .._core import cpu_isa
 _AVX2, _VNNI_256, _VNNI_2 = 1 << 2, 1 << 3, 1 << 4
 _AVX512, _VNNI_512, _BF16_512, _F16_512, _AMX = 1 << 5, 1 << 6, 1 << 7, 1 << 8, 1 << 9
 
+_BITS = {
+    "avx2": _AVX2,
+    "avx512": _AVX512,
+    "avx512_bf16": _BF16_512,  # products of bf16
+    "vnni": _VNNI_256 | _VNNI_512,  # int8 products in 32 bits; else pairs saturate at 16 bits
+    "amx": _AMX,
+    "bf16": _AVX512 | _VNNI_2,  # AVX-512 emulates it at first
+    "f16": _F16_512 | _VNNI_2,
+    "f8": _F16_512,
+}
+"""What oneDNN can compute with or in, and the instruction sets of which one is enough."""
 
-def _has(isa: str, bits: int) -> bool:
+
+def has(isa: str, feature: str) -> bool:
+    """Return whether an instruction set has a feature of `_BITS`."""
     known = cpu_isa.__members__.get(isa)
     value = int(isa[len("unknown(") : -1], 16) if known is None else known.value
-    return bool(value & bits)
-
-
-def has_avx2(isa: str) -> bool:
-    """Return whether an instruction set has AVX2."""
-    return _has(isa, _AVX2)
-
-
-def has_avx512(isa: str) -> bool:
-    """Return whether an instruction set has AVX-512."""
-    return _has(isa, _AVX512)
-
-
-def has_avx512_bf16(isa: str) -> bool:
-    """Return whether an instruction set has AVX-512 with products of bf16."""
-    return _has(isa, _BF16_512)
-
-
-def has_vnni(isa: str) -> bool:
-    """Return whether oneDNN adds int8 products in 32 bits; else pairs saturate at 16 bits."""
-    return _has(isa, _VNNI_256 | _VNNI_512)
-
-
-def has_amx(isa: str) -> bool:
-    """Return whether an instruction set has AMX for bf16 and int8."""
-    return _has(isa, _AMX)
-
-
-def has_bf16(isa: str) -> bool:
-    """Return whether oneDNN computes in bf16: from AVX-512 (emulated at first) or with VNNI-2."""
-    return _has(isa, _AVX512 | _VNNI_2)
-
-
-def has_f16(isa: str) -> bool:
-    """Return whether oneDNN computes in f16."""
-    return _has(isa, _F16_512 | _VNNI_2)
-
-
-def has_f8(isa: str) -> bool:
-    """Return whether oneDNN computes in f8_e4m3 and f8_e5m2."""
-    return _has(isa, _F16_512)
+    return bool(value & _BITS[feature])

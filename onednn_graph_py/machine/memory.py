@@ -24,6 +24,6 @@ def last_cache_bytes() -> int:
     caches = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")
     try:
         sizes = [(c / "size").read_text().strip() for c in caches]
-        return max(int(s.removesuffix("K")) << 10 for s in sizes if s.endswith("K"))
-    except (OSError, ValueError):
+        return max(int(s[:-1]) << {"K": 10, "M": 20, "G": 30}[s[-1]] for s in sizes)
+    except (OSError, ValueError, LookupError):
         return 32 << 20

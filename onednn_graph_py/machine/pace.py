@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from resource import RUSAGE_SELF, getrusage
 
-from .cpu_runtime import threads_spin
 from .timing import timed
 
 LIMIT = 1.1
@@ -22,19 +23,38 @@ Two measurements of one partition differ by about as much; no partition may be 1
 # a little slow is slow after _SURE such runs only: what disturbs it does not always show.
 _SHORT, _CLEARLY = 1e-3, 4
 _FEW, _SURE, _RUNS = 3, 10, 60
-_LONG, _BRIEF = 0.05, 0.01  # seconds of a call that disturbances hardly prolong, and may by much
+_BRIEF = 0.01
+_SLICE = 0.05  # seconds that a process may have a CPU before ours has it again
 # Seconds that a clock, a call and other processes may add to either side.
 _NOISE = 4e-6
 
 
-def _timed(call: Callable[[], None]) -> tuple[float, bool]:
-    """Return the seconds of a call, and whether another process used one of our CPUs."""
-    before = getrusage(RUSAGE_SELF).ru_nivcsw
+def _waits() -> dict[str, int] | None:
+    """Return the nanoseconds that each thread waited for a CPU so far; None if Linux hides them."""
+    waits = {}
+    try:
+        for thread in os.listdir("/proc/self/task"):
+            name = f"/proc/self/task/{thread}/schedstat"
+            with (
+                suppress(FileNotFoundError, ProcessLookupError),  # the thread ended
+                open(name, "rb", buffering=0) as file,
+            ):
+                waits[thread] = int(file.read(64).split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return waits or None
+
+
+def _timed(call: Callable[[], None]) -> tuple[float, float]:
+    """Return the seconds of a call, and how many of them other processes may have added."""
+    waits, switches = _waits(), getrusage(RUSAGE_SELF).ru_nivcsw
     seconds, _ = timed(call)
-    # Threads that sleep take CPUs from each other, and are not held up by other processes.
-    if seconds >= _LONG or not threads_spin():
-        return seconds, False
-    return seconds, getrusage(RUSAGE_SELF).ru_nivcsw != before
+    switches = getrusage(RUSAGE_SELF).ru_nivcsw - switches
+    after = _waits() if waits else None
+    if not waits or not after:
+        return seconds, min(seconds, switches * _SLICE)
+    added = sum(wait - waits.get(thread, wait) for thread, wait in after.items())
+    return seconds, min(seconds, added * 1e-9)
 
 
 @dataclass(frozen=True)
@@ -69,28 +89,29 @@ class Pace:
         seconds: float = 0.1,
         before: Callable[[], object] | None = None,
     ) -> Pace | None:
-        """Run both in turn until it is clear which is faster; None if other processes disturb it.
+        """Run both in turn until it is clear which is faster; None if other processes prevent that.
 
         Where threads spin until all are done, a kernel takes thousands of times longer while
-        another process has one of the CPUs. We use the shortest undisturbed run of each side.
-        `before` runs before each of them, and does not count.
+        another process has one of the CPUs. So the shortest run of each side has two bounds:
+        without other processes it would have taken its time at most, and at least that less what
+        its threads waited for a CPU. Only what both bounds say is a result. `before` runs before
+        each run, and does not count.
         """
         calls = (fused, apart)
         spent = sum(_timed(call)[0] for call in calls)  # the first one also sets up
-        runs: list[list[float]] = [[], []]
-        pace: Pace | None = None
-        for _ in range(_RUNS):
-            for counted, call in zip(runs, calls, strict=True):
+        most, least = [math.inf, math.inf], [0.0, 0.0]
+        for number in range(1, _RUNS + 1):
+            for i, call in enumerate(calls):
                 if before is not None:
                     before()
-                took, disturbed = _timed(call)
+                took, added = _timed(call)
                 spent += took
-                if not disturbed:
-                    counted.append(took)
-            few = min(map(len, runs))
-            pace = cls(*map(min, runs)) if few >= _FEW else None
-            if pace is None or (few < _SURE and pace._is_in_doubt):
-                if spent > (5 if few else 1) * seconds:
+                if took < most[i]:
+                    most[i], least[i] = took, took - added
+            pace = cls(most[0], most[1])
+            clear = (cls(least[0], most[1]).slow is None) == (cls(most[0], least[1]).slow is None)
+            if number < _FEW or not clear or (number < _SURE and pace._is_in_doubt):
+                if spent > (5 if clear else 1) * seconds:
                     return None
                 continue
             if pace.slow is None:
@@ -98,5 +119,5 @@ class Pace:
             else:
                 limit = seconds / 5 if pace.ratio > _CLEARLY else seconds
             if spent > limit:
-                break
-        return None if few < _SURE and pace is not None and pace._is_in_doubt else pace
+                return pace
+        return pace if clear else None

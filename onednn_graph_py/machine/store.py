@@ -21,6 +21,7 @@ from ..base.text.owners import changed_by_others, make_folders
 _NUMBERS = {"family": "cpu family", "model": "model"}
 
 _LARGEST = 16 << 20  # bytes of a file of results, which have some thousands
+_MOST = 8192  # entries of a folder, about 2 kB each
 
 
 @cache
@@ -133,6 +134,7 @@ class Entries:
 
     def __init__(self, name: str, *about: Any) -> None:
         self.folder = place(name, *about).with_suffix("")
+        self._writes = 0
 
     def _file(self, key: str) -> Path:
         return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
@@ -145,6 +147,7 @@ class Entries:
     def keep(self, key: str, result: dict[str, Any]) -> None:
         """Write a result for other processes, if the folder can be written to."""
         save(self._file(key), {**result, "of": key})
+        self._limit()
 
     def keep_first(
         self, key: str, result: dict[str, Any], counts: Callable[[dict[str, Any]], bool]
@@ -154,12 +157,28 @@ class Entries:
         before = self.find(key)
         if before is not None and counts(before):
             return before
-        if before is not None or not _save_new(file, {**result, "of": key}):
+        if before is None and _save_new(file, {**result, "of": key}):
+            self._limit()
+        else:
             other = self.find(key)
             if other is not None and counts(other):
                 return other
             self.keep(key, result)
         return self.find(key) or result
+
+    def _limit(self) -> None:
+        """Remove the oldest quarter once there are too many; look at every 256th write only."""
+        self._writes += 1
+        if self._writes % 256 != 1:
+            return
+        ages = []
+        for file in self.folder.glob("*.json"):
+            with contextlib.suppress(OSError):  # another process may remove it
+                ages.append((file.stat().st_mtime_ns, file))
+        if len(ages) > _MOST:
+            for _, file in sorted(ages)[: len(ages) - _MOST * 3 // 4]:
+                with contextlib.suppress(OSError):
+                    file.unlink()
 
     def clear(self) -> None:
         """Remove all results that can be removed."""

@@ -70,6 +70,7 @@ METHODS: dict[type, dict[str, Attached]] = {
     },
     ModelMethods: {
         **_EVERYWHERE,
+        "save": Attached("serialization.model_file", "save"),
         "verify": Attached("model.checking.verify", "verify"),
     },
 }

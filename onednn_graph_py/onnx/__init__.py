@@ -14,14 +14,12 @@ from ..base.text.names import needs
 if TYPE_CHECKING:
     from .model import OnnxModel, load
     from .report import OnnxReport
-    from .verifying import OnnxVerification
 
-__all__ = ["OnnxModel", "OnnxReport", "OnnxVerification", "load"]
+__all__ = ["OnnxModel", "OnnxReport", "load"]
 
 _HOMES = {
     "OnnxModel": "model",
     "OnnxReport": "report",
-    "OnnxVerification": "verifying",
     "load": "model",
 }
 
@@ -33,7 +31,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(f".{home}", __name__), name)
     except ModuleNotFoundError as e:
-        if e.name not in ("onnx", "onnx_ir", "onnxscript"):
+        if e.name not in ("onnx", "onnx_ir"):
             raise
         raise needs(f"onnx.{name}", e.name, "onnx") from None
 

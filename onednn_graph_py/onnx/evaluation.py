@@ -14,7 +14,7 @@ from ..base.errors import GraphFormatError
 from .budget import Budget, work_of
 from .inference import Inferred, NodeFacts, nbytes
 from .loading import subgraphs
-from .tensors import NAMES, Shape, Tensor, same
+from .tensors import NUMPY, Shape, Tensor, same
 
 MOST_KNOWN = 1 << 30
 """Bytes of a tensor that is computed while a model is prepared; a larger one is refused."""
@@ -85,7 +85,6 @@ MOVES = frozenset(
 
 TYPED = frozenset({"BitCast", "CastLike"})  # ops that read the type of an operand
 
-NUMPY = {name: dtype.numpy() for dtype, name in NAMES.items()}
 
 COUNTING = frozenset({"NonZero", "Unique", "Compress"})
 """Ops whose results have as many elements as they find, and never more than they read."""

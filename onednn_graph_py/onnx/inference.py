@@ -17,12 +17,11 @@ from onnx.reference.ops import load_op
 
 from ..base.errors import GraphFormatError
 from .corrections import CORRECTED
-from .tensors import NAMES, Shape, Tensor, name_of
+from .tensors import TYPES, Shape, Tensor, name_of
 
 MOST_READ = 1024
 """Elements of known inputs that shape inference reads; shapes, axes and the like have fewer."""
 
-_TYPES = {name: dtype for dtype, name in NAMES.items()}
 
 _POOLING = frozenset({"AveragePool", "LpPool", "MaxPool"})
 """Ops in whose older opsets onnx counts a last window that begins behind the elements."""
@@ -79,9 +78,9 @@ class NodeFacts:
         for name, tensor in named:
             if tensor is None or not name:
                 continue
-            if tensor.dtype not in _TYPES:
+            if tensor.dtype not in TYPES:
                 return None
-            elem = _TYPES[tensor.dtype]
+            elem = TYPES[tensor.dtype]
             made = onnx.helper.make_tensor_type_proto(elem, tensor.shapes[index])
             types[name] = made.SerializeToString()
             if tensor.arrays is not None and tensor.arrays[index].size <= MOST_READ:
@@ -185,5 +184,5 @@ def _read(serialized: bytes) -> Inferred | None:
 
 def nbytes(shape: Shape, dtype: str) -> int:
     """Return the bytes of a tensor; types that the package lacks count 8 an element."""
-    wide = {"64": 8, "32": 4, "16": 2}.get(dtype[-2:], 1 if dtype in _TYPES else 8)
+    wide = {"64": 8, "32": 4, "16": 2}.get(dtype[-2:], 1 if dtype in TYPES else 8)
     return math.prod(shape) * wide

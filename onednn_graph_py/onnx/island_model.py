@@ -15,9 +15,7 @@ import onnx_ir as ir
 
 from ..base.errors import UnimplementedError
 from .loading import subgraphs
-from .tensors import NAMES
-
-_TYPES = {name: dtype for dtype, name in NAMES.items()}
+from .tensors import TYPES
 
 _NEWER = "newer"  # the domain of nodes that the version converter has to leave as they are
 
@@ -36,14 +34,14 @@ def model_of(
 
     - `nodes`: in an order in which they can run
     - `inputs`: what it reads, with data types; the model's own types are taken for those that are
-      none of `NAMES`
+      none of `TYPES`
     - `known`: what becomes an initializer
     """
     taken = []
     for value, dtype in inputs.items():
         info = onnx.ValueInfoProto(name=value.name or "")
-        if dtype in _TYPES:
-            info.type.tensor_type.elem_type = _TYPES[dtype]
+        if dtype in TYPES:
+            info.type.tensor_type.elem_type = TYPES[dtype]
         elif value.type is not None:
             info.type.CopyFrom(ir.to_proto(ir.Value(name="", type=value.type)).type)
         taken.append(info)

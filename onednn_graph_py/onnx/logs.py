@@ -8,7 +8,7 @@ from collections import Counter
 from ..base.text.names import printable
 
 _MOST = 10  # lines of one kind, for each model
-_LIBRARIES = ("onnx_ir", "onnxscript")
+_LIBRARIES = ("onnx_ir",)
 
 _told: Counter[tuple[str, int]] = Counter()
 

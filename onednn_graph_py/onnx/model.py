@@ -22,6 +22,7 @@ from ..base.errors import (
 from ..base.processes.forked import renew_in_forks
 from ..base.text.names import printable
 from ..model.building.builder import GraphBuilder
+from ..model.checking.expected import Verification
 from ..tools.explaining.explanation import Explanation
 from . import lowering, packing  # noqa: F401  # lowering fills the table
 from .assembly import Weights
@@ -46,7 +47,7 @@ from .programs import Entry, Programs
 from .report import OnnxReport, reported
 from .survey import Section
 from .tensors import SEQUENCE, Shape, name_of
-from .verifying import OnnxVerification, verified
+from .verifying import verified
 
 
 class OnnxModel:
@@ -292,7 +293,7 @@ class OnnxModel:
         rtol: float | None = None,
         atol: float = 1e-5,
         **named: Any,
-    ) -> OnnxVerification:
+    ) -> Verification:
         """Compare the results with those of onnxruntime, or of onnx's reference without it.
 
         Parameters
@@ -310,7 +311,7 @@ class OnnxModel:
 
         Returns
         -------
-        OnnxVerification
+        Verification
             It is true if all outputs are right, and prints the errors.
         """
         if arrays or named:

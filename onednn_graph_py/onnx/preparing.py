@@ -9,8 +9,9 @@ import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
 from ..base.errors import GraphFormatError
-from . import quantization, rules
+from . import quantization
 from .budget import Budget
+from .composites import composed
 from .evaluation import evaluated
 from .inference import NodeFacts
 from .loading import subgraphs
@@ -40,7 +41,7 @@ def prepare(model: ir.Model, options: Options) -> None:
     _fold(model, options.most)
     with contextlib.suppress(TypeError):  # it can hash no attribute that is a type
         passes.CommonSubexpressionEliminationPass()(model)
-    rules.rewrite(model)
+    composed(model)
     if quantization.rewrite(model, options):
         _fold(model, options.most)
     for node in model.graph:

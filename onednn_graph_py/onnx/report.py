@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import onnx_ir as ir
 
@@ -76,6 +77,16 @@ class ProgramReport(Partitions):
     failure: str | None
     rest: OnnxReport | None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON has it."""
+        return {
+            **asdict(self),
+            "partitions": self.partitions,
+            "int8_partitions": self.int8_partitions,
+            "steps": [s._asdict() for s in self.steps],
+            "rest": [p.to_dict() for p in self.rest.programs] if self.rest is not None else [],
+        }
+
     def __str__(self) -> str:
         sets = "; ".join(", ".join(map(shape_text, s)) for s in self.shapes[-3:])
         lines = [
@@ -129,6 +140,13 @@ def stages(entry: Entry) -> Iterator[tuple[Entry, Tail | None]]:
         entries = list(tail.rest.entries.values())
         if entries:
             yield from stages(entries[-1])
+
+
+def steps_of(entry: Entry) -> list[Step]:
+    """Return the steps of all stages in the order in which they run; without those that don't."""
+    models = (stage.program.model for stage, _ in stages(entry))
+    steps = (s for model in models for s in latest_steps(model))
+    return [s for s in steps if s.implementation not in ("view", "constant")]
 
 
 def _outside(entry: Entry) -> Sequence[ir.Node]:

@@ -17,7 +17,7 @@ from .inference import NodeFacts
 from .loading import subgraphs
 from .lowering.table import LOWERINGS, Call, made_by
 from .options import Most
-from .tensors import NAMES, Shape, Tensor, dtype_of
+from .tensors import NUMPY, Shape, Tensor, dtype_of
 
 
 class NotGeneral(Exception):
@@ -86,7 +86,7 @@ def why_unknown(section: Section, found: Survey, node: ir.Node) -> str:
     if node in section.misinferred:
         return "onnx infers other dims than it makes"
     read = [found.tensors[v] for v in read_by(node) if v in found.tensors]
-    if node.domain or any(t.dtype not in NAMES.values() for t in read):
+    if node.domain or any(t.dtype not in NUMPY for t in read):
         return "onnx does not infer its dims"
     return "its dims depend on numbers"
 

@@ -10,30 +10,19 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from ..model.building.constant_arrays import ARRAY_DTYPES
 from ..model.building.value import Value
 
 Shape = tuple[int, ...]
 
-NAMES: dict[ir.DataType, str] = {
-    ir.DataType.FLOAT: "f32",
-    ir.DataType.FLOAT16: "f16",
-    ir.DataType.BFLOAT16: "bf16",
-    ir.DataType.DOUBLE: "f64",
-    ir.DataType.INT8: "s8",
-    ir.DataType.UINT8: "u8",
-    ir.DataType.INT16: "s16",
-    ir.DataType.UINT16: "u16",
-    ir.DataType.INT32: "s32",
-    ir.DataType.UINT32: "u32",
-    ir.DataType.INT64: "s64",
-    ir.DataType.UINT64: "u64",
-    ir.DataType.BOOL: "boolean",
-    ir.DataType.INT4: "s4",
-    ir.DataType.UINT4: "u4",
-    ir.DataType.FLOAT8E4M3FN: "f8_e4m3",
-    ir.DataType.FLOAT8E5M2: "f8_e5m2",
-}
-"""The package's names of ONNX's data types; other types only islands have."""
+NUMPY = ARRAY_DTYPES
+"""NumPy's dtypes by the package's names; other types only islands have."""
+
+TYPES = {name: ir.DataType.from_numpy(dtype) for name, dtype in NUMPY.items()}
+"""ONNX's data types by the package's names."""
+
+NAMES = {dtype: name for name, dtype in TYPES.items()}
+"""The package's names of ONNX's data types."""
 
 
 def name_of(dtype: ir.DataType | None) -> str:
@@ -46,7 +35,7 @@ def name_of(dtype: ir.DataType | None) -> str:
 
 SEQUENCE = "sequence"  # stands for what is no tensor; only islands read and make it
 
-_OF_NUMPY = {dtype.numpy(): name for dtype, name in NAMES.items()}
+_OF_NUMPY = {dtype: name for name, dtype in NUMPY.items()}
 
 
 def shape_of(given: Any) -> Shape:

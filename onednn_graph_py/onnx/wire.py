@@ -36,13 +36,6 @@ _GROUP = (3, 4)  # begin and end
 _NUMBERS = {_VARINT: rb"[\x80-\xff]{0,9}[\x00-\x7f]", _FIXED64: rb".{8}", _FIXED32: rb".{4}"}
 _SPAN = 4096  # of a list of numbers; regular expressions take memory for each
 
-_SMALL = 4096  # bytes of a message of which it is enough, at first, to know how many it could hold
-
-
-_OUTER = ("ModelProto", "GraphProto", "FunctionProto")
-_DESCENDED = ("GraphProto", "TrainingInfoProto", "TensorProto")
-"""Messages of which small parts are passed over at first, and parts that never are."""
-
 
 class _Kind:
     """A kind of message: what lies inside it, and its lists of numbers, by their fields' keys."""
@@ -51,7 +44,6 @@ class _Kind:
         self.name = name
         self.inside: dict[int, _Kind] = {}
         self.lists: set[int] = set()
-        self.begins: set[int] = set()  # first bytes of the keys of what may be passed over
 
 
 @cache
@@ -65,27 +57,12 @@ def _kinds() -> _Kind:
             for field in descriptor.fields:
                 key = field.number << 3 | _BYTES
                 if field.message_type is not None:
-                    inner = kind.inside[key] = visit(field.message_type)
-                    top = descriptor.name in ("ModelProto", "TrainingInfoProto")
-                    if not (top and inner.name in _DESCENDED):
-                        begin = key & 0x7F
-                        inner.begins |= {begin | 0x80} if key > 0x7F else {begin, begin | 0x80}
+                    kind.inside[key] = visit(field.message_type)
                 elif descriptor.name == "AttributeProto":
                     kind.lists |= {key} if field.name in ("ints", "floats") else set()
         return kind
 
     return visit(onnx.ModelProto.DESCRIPTOR)
-
-
-@cache
-def _limited() -> dict[_Kind, int]:
-    """Return the kinds of `MOST_MESSAGES`, and how many there may be."""
-    found, left = set(), [_kinds()]
-    while left:
-        kind = left.pop()
-        left += [inner for inner in kind.inside.values() if inner not in found]
-        found.add(kind)
-    return {k: MOST_MESSAGES[k.name] for k in found if k.name in MOST_MESSAGES}
 
 
 @cache
@@ -104,27 +81,12 @@ def check_counts(content: bytes) -> None:
     - raises `GraphFormatError`
     """
     try:
-        small = bytearray()
-        if not _few(_count(content, small), small):
-            _count(content)
+        _count(content)
     except IndexError:
         raise GraphFormatError("it is not an ONNX model, or only a part: it is cut") from None
 
 
-def _few(counts: Counter[_Kind], small: bytearray) -> bool:
-    """Return whether messages that were passed over can't hold too many, whatever they are.
-
-    Each takes two bytes or more, and begins with one of a few bytes.
-    """
-    size = len(small)
-    return 2 * MOST_OTHERS > size < MOST_NUMBERS and all(
-        min(size // 2, sum(small.count(begin) for begin in kind.begins)) + counts[kind] <= most
-        for kind, most in _limited().items()
-    )
-
-
-def _count(content: bytes, small: bytearray | None = None) -> Counter[_Kind]:
-    """Count messages; of small ones the bytes are kept instead, if `small` is given."""
+def _count(content: bytes) -> None:
     counts: Counter[_Kind] = Counter()
     at, end, kind = 0, len(content), _kinds()
     around: list[tuple[int, _Kind]] = []
@@ -132,7 +94,7 @@ def _count(content: bytes, small: bytearray | None = None) -> Counter[_Kind]:
     while True:
         while at == end:
             if not around:
-                return counts
+                return
             end, kind = around.pop()
         left -= 1
         if left < 0:
@@ -150,14 +112,6 @@ def _count(content: bytes, small: bytearray | None = None) -> Counter[_Kind]:
             if inner is None:
                 at += length
                 numbers -= length if key in kind.lists else 0
-            elif (
-                small is not None
-                and length < _SMALL
-                and kind.name in _OUTER
-                and inner.name not in _DESCENDED
-            ):
-                at += length
-                small += content[begin:at]
             else:
                 counts[inner] += 1
                 most = MOST_MESSAGES.get(inner.name, MOST_OTHERS)

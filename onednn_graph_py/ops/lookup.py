@@ -10,7 +10,6 @@ from .describe import aligned, version_text
 from .schema import OpSchema
 from .table import OPS
 from .terms import Version
-from .traits import Trait
 
 
 def row(kind: str) -> OpSchema:
@@ -23,7 +22,7 @@ def row(kind: str) -> OpSchema:
     return OPS[kind]
 
 
-def with_trait(*words: Trait) -> frozenset[str]:
+def with_trait(*words: str) -> frozenset[str]:
     """Return the kinds that have all these traits.
 
     Examples
@@ -35,7 +34,7 @@ def with_trait(*words: Trait) -> frozenset[str]:
 
 
 @cache
-def _having(words: tuple[Trait, ...]) -> frozenset[str]:
+def _having(words: tuple[str, ...]) -> frozenset[str]:
     return frozenset(kind for kind, row in OPS.items() if set(words) <= set(row.traits))
 
 

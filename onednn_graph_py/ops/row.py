@@ -12,7 +12,6 @@ from functools import cache
 from typing import Any, Literal, TypeVar, cast
 
 from .terms import OLDEST, AttributeType, AttributeValue, Shape, Version
-from .traits import Trait
 
 R = TypeVar("R", bound="Row")
 
@@ -112,8 +111,7 @@ class Row:
     # documented data types, one port after the other, if they are fewer than `types` allows
     combinations: tuple[str, ...] = ()
     # the traits that it shares with other ops (`onednn_graph_py.ops.traits`)
-    traits: tuple[Trait, ...] = ()
-    commutative: bool = False  # whether the two inputs may change places
+    traits: tuple[str, ...] = ()
     since: Version = OLDEST  # the first oneDNN that has it
     changes: tuple[Change, ...] = field(default=())  # changes in newer versions, oldest first
     # differences of documents and library, and other facts that a user should know

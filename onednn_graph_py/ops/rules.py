@@ -51,47 +51,25 @@ def axes_once(call: Call) -> None:
 # -- data types
 
 
-def _only_bf16_data_has_bf16_parameters(call: Call, data: str | None, other: str | None) -> None:
-    if other == "bf16" and data not in (None, "bf16"):
+def norm_types(call: Call) -> None:
+    """Only bf16 data may have bf16 parameters or statistics."""
+    data = call.input(0).dtype
+    others = (*call.inputs[1:], *call.outputs[1:])
+    if data not in (None, "bf16") and any(o.dtype == "bf16" for o in others):
         call.refuse(f"bf16 parameters and statistics need bf16 data, got {data} data")
 
 
-def batch_norm_types(call: Call) -> None:
-    """Only bf16 data may have bf16 parameters."""
-    _only_bf16_data_has_bf16_parameters(call, call.input(0).dtype, call.input(2).dtype)
-
-
-def norm_types(call: Call) -> None:
-    """Only bf16 data may have bf16 parameters or statistics."""
-    other = call.input(2) if len(call.inputs) > 2 else call.output(1)
-    _only_bf16_data_has_bf16_parameters(call, call.input(0).dtype, other.dtype)
-
-
-def rms_norm_types(call: Call) -> None:
-    """Only bf16 data may have a bf16 gamma."""
-    _only_bf16_data_has_bf16_parameters(call, call.input(0).dtype, call.input(1).dtype)
-
-
-def _as_input_or_f32(call: Call, given: str | None) -> None:
-    made = call.output(0).dtype
+def output_types(call: Call) -> None:
+    """The output must have the type of input 0, or f32."""
+    given, made = call.input(0).dtype, call.output(0).dtype
     if None not in (given, made) and made not in (given, "f32"):
         call.refuse(f"output 0 must be {given} as input 0 is, or f32, got {made}")
-
-
-def matmul_types(call: Call) -> None:
-    """The output must have the inputs' type, or f32."""
-    _as_input_or_f32(call, call.input(0).dtype)
 
 
 def softmax_types(call: Call) -> None:
     """The output must have the input's type, or f32; of f32 inputs it may have any type."""
     if call.input(0).dtype != "f32":
-        _as_input_or_f32(call, call.input(0).dtype)
-
-
-def softmax_backward_types(call: Call) -> None:
-    """The gradient must have the inputs' type, or f32."""
-    _as_input_or_f32(call, call.input(0).dtype)
+        output_types(call)
 
 
 def type_cast_types(call: Call) -> None:

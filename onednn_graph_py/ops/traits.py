@@ -4,29 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal
 
-Trait = Literal[
-    "binary",
-    "channelwise",
-    "converts",
-    "dequantizes",
-    "elementwise",
-    "epilogue",
-    "gradient",
-    "keeps",
-    "marks",
-    "moves",
-    "normalizes",
-    "product",
-    "quantizes",
-    "rectifies",
-    "reduces",
-    "squashes",
-    "steep",
-]
-
-TRAITS: Mapping[Trait, str] = MappingProxyType(
+TRAITS: Mapping[str, str] = MappingProxyType(
     {
         "binary": "Works elementwise on two inputs that broadcast with each other.",
         "channelwise": "Computes each element from one of the input and parameters of its channel.",

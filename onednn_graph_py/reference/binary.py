@@ -5,59 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from ..ops.call import Call
-from .registry import Array, reference
-
-
-@reference("Add")
-def _add(call: Call, a: Array, b: Array) -> Array:
-    return a + b
-
-
-@reference("Divide")
-def _divide(call: Call, a: Array, b: Array) -> Array:
-    return a / b
-
-
-@reference("GreaterEqual")
-def _greater_equal(call: Call, a: Array, b: Array) -> Array:
-    return a >= b
-
-
-@reference("Maximum")
-def _maximum(call: Call, a: Array, b: Array) -> Array:
-    return np.maximum(a, b)
-
-
-@reference("Minimum")
-def _minimum(call: Call, a: Array, b: Array) -> Array:
-    return np.minimum(a, b)
-
-
-@reference("Multiply")
-def _multiply(call: Call, a: Array, b: Array) -> Array:
-    return a * b
-
-
-@reference("SquaredDifference")
-def _squared_difference(call: Call, a: Array, b: Array) -> Array:
-    return (a - b) ** 2
-
-
-@reference("Subtract")
-def _subtract(call: Call, a: Array, b: Array) -> Array:
-    return a - b
-
-
-@reference("Select")
-def _select(call: Call, condition: Array, a: Array, b: Array) -> Array:
-    return np.where(condition, a, b)
-
-
-@reference("BiasAdd")
-def _bias_add(call: Call, x: Array, bias: Array) -> Array:
-    return x + along_channels(call, bias, x.ndim)
+from .registry import Array, references
 
 
 def along_channels(call: Call, values: Array, rank: int) -> Array:
     """Return the channels' values in a shape that broadcasts to data of a rank."""
     return values if call.channels_last else values.reshape(-1, *[1] * (rank - 2))
+
+
+references(
+    {
+        "Add": lambda call, a, b: a + b,
+        "BiasAdd": lambda call, x, bias: x + along_channels(call, bias, x.ndim),
+        "Divide": lambda call, a, b: a / b,
+        "GreaterEqual": lambda call, a, b: a >= b,
+        "Maximum": lambda call, a, b: np.maximum(a, b),
+        "Minimum": lambda call, a, b: np.minimum(a, b),
+        "Multiply": lambda call, a, b: a * b,
+        "Select": lambda call, condition, a, b: np.where(condition, a, b),
+        "SquaredDifference": lambda call, a, b: (a - b) ** 2,
+        "Subtract": lambda call, a, b: a - b,
+    }
+)

@@ -1,4 +1,10 @@
-"""Convolution and transposed convolution."""
+"""Convolution, transposed convolution and their gradients.
+
+Convolution makes an element of dst from each window of src; transposed convolution makes a window
+of dst from each element of src. So three sums of products compute all six ops. In their indices, n
+is the batch, g the groups, s and l the channels of a group of the smaller and the larger tensor (l
+has the windows), a to c the windows' spatial dims, and x to z the elements of a window.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,7 @@ import numpy as np
 
 from ..ops.call import Call
 from .binary import along_channels
-from .registry import Array, reference
+from .registry import Array, reference, references
 from .windows import channels_first, channels_restored, spatial_extents, windows
 
 
@@ -33,32 +39,50 @@ def joined_channels(x: Array) -> Array:
     return x.reshape(x.shape[0], x.shape[1] * x.shape[2], *x.shape[3:])
 
 
-def _biased(call: Call, y: Array, bias: Array | None) -> Array:
-    y = channels_restored(call, y)
+def _product(formula: str, one: Array, other: Array, rank: int) -> Array:
+    """Return a sum of products; @ stands for the windows' dims in the formula, * for a window's."""
+    indices = formula.replace("@", "abc"[:rank]).replace("*", "xyz"[:rank])
+    made: Array = np.einsum(indices, one, other, optimize=True)
+    return made
+
+
+@reference("Convolution", "ConvTransposeBackwardData")
+def _from_windows(call: Call, large: Array, weights: Array, bias: Array | None = None) -> Array:
+    x, kernels = channels_first(call, large), grouped_weights(call, weights)
+    where = windows(call, x.shape[2:], kernels.shape[3:], spatial_extents(call, call.output(0)))
+    patches = grouped_channels(call, where.over(x))
+    y = _product("ngl@*,gsl*->ngs@", patches, kernels, x.ndim - 2)
+    y = channels_restored(call, joined_channels(y))
     return y if bias is None else y + along_channels(call, bias, y.ndim)
 
 
-@reference("Convolution")
-def _convolution(call: Call, x: Array, weights: Array, bias: Array | None = None) -> Array:
-    x, kernels = channels_first(call, x), grouped_weights(call, weights)
-    rank = x.ndim - 2
-    count = spatial_extents(call, call.output(0))
-    patches = grouped_channels(call, windows(call, x.shape[2:], kernels.shape[3:], count).over(x))
-    # n batch, g groups, o and i channels of a group; ... windows, then elements of a window
-    out, element = "abc"[:rank], "xyz"[:rank]
-    y = np.einsum(f"ngi{out}{element},goi{element}->ngo{out}", patches, kernels, optimize=True)
-    return _biased(call, joined_channels(y), bias)
-
-
 @reference("ConvTranspose")
-def _conv_transpose(call: Call, x: Array, weights: Array, bias: Array | None = None) -> Array:
-    x, kernels = channels_first(call, x), grouped_weights(call, weights)
-    rank = x.ndim - 2
+def _to_windows(call: Call, small: Array, weights: Array, bias: Array | None = None) -> Array:
+    x, kernels = channels_first(call, small), grouped_weights(call, weights)
     spatial = spatial_extents(call, call.output(0))
-    where = windows(call, spatial, kernels.shape[3:], x.shape[2:], transposed=True)
-    at, element = "abc"[:rank], "xyz"[:rank]
-    patches = np.einsum(
-        f"ngi{at},gio{element}->ngo{at}{element}", grouped_channels(call, x), kernels, optimize=True
-    )
-    y = where.spread(joined_channels(patches), spatial)
-    return _biased(call, y, bias)
+    patches = _product("ngs@,gsl*->ngl@*", grouped_channels(call, x), kernels, x.ndim - 2)
+    where = windows(call, spatial, kernels.shape[3:], x.shape[2:])
+    y = channels_restored(call, where.spread(joined_channels(patches), spatial))
+    return y if bias is None else y + along_channels(call, bias, y.ndim)
+
+
+def _weights(call: Call, large: Array, small: Array) -> Array:
+    x, y = channels_first(call, large), channels_first(call, small)
+    last = call.attr("weights_format") in ("XIO", "XOI")
+    shape = call.output(0).shape or ()
+    where = windows(call, x.shape[2:], shape[:-2] if last else shape[2:], y.shape[2:])
+    patches = grouped_channels(call, where.over(x))
+    grouped = _product("ngl@*,ngs@->gsl*", patches, grouped_channels(call, y), x.ndim - 2)
+    weights = grouped.reshape(-1, *grouped.shape[2:])
+    return np.moveaxis(weights, (0, 1), (-1, -2)) if last else weights
+
+
+references(
+    {
+        "ConvolutionBackwardData": lambda call, dy, weights, shape=None: _to_windows(
+            call, dy, weights
+        ),
+        "ConvolutionBackwardWeights": lambda call, src, dy, shape=None: _weights(call, src, dy),
+        "ConvTransposeBackwardWeights": lambda call, src, dy, shape=None: _weights(call, dy, src),
+    }
+)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ..ops.call import Call
-from .registry import Array, reference
+from .registry import Array, reference, references
 
 _erfc = np.frompyfunc(math.erfc, 1, 1)  # NumPy has none
 
@@ -34,28 +34,6 @@ def gelu_tanh_argument(x: Array) -> Array:
     return np.asarray(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3))
 
 
-@reference("Abs")
-def _abs(call: Call, x: Array) -> Array:
-    return np.abs(x)
-
-
-@reference("Clamp")
-def _clamp(call: Call, x: Array) -> Array:
-    return np.clip(x, call.attr("min"), call.attr("max"))
-
-
-@reference("Elu")
-def _elu(call: Call, x: Array) -> Array:
-    alpha: float = call.attr("alpha")
-    return np.where(x > 0, x, alpha * np.expm1(x))
-
-
-@reference("Exp")
-def _exp(call: Call, x: Array) -> Array:
-    return np.exp(x)
-
-
-@reference("GELU")
 def _gelu(call: Call, x: Array) -> Array:
     if call.attr("mode") == "gelu_tanh":
         # (1 + tanh(v)) / 2, which would cancel below 0
@@ -63,87 +41,37 @@ def _gelu(call: Call, x: Array) -> Array:
     return x * normal_cdf(x)
 
 
-@reference("HardSigmoid")
-def _hard_sigmoid(call: Call, x: Array) -> Array:
-    alpha: float = call.attr("alpha")
-    beta: float = call.attr("beta")
-    return np.clip(alpha * x + beta, 0.0, 1.0)
-
-
-@reference("HardSwish")
-def _hard_swish(call: Call, x: Array) -> Array:
-    return np.asarray(x * np.clip(x + 3.0, 0.0, 6.0) / 6.0)
-
-
-@reference("LeakyReLU")
-def _leaky_relu(call: Call, x: Array) -> Array:
-    alpha: float = call.attr("alpha")
-    return np.where(x > 0, x, alpha * x)
-
-
-@reference("Log")
-def _log(call: Call, x: Array) -> Array:
-    return np.log(x)
-
-
-@reference("Mish")
-def _mish(call: Call, x: Array) -> Array:
-    return x * np.tanh(softplus(x))
-
-
-@reference("Pow")
-def _pow(call: Call, x: Array) -> Array:
-    beta: float = call.attr("beta")
-    return np.power(x, beta)
-
-
-@reference("Reciprocal")
-def _reciprocal(call: Call, x: Array) -> Array:
-    return 1.0 / x
-
-
-@reference("ReLU")
-def _relu(call: Call, x: Array) -> Array:
-    return np.maximum(x, 0.0)
-
-
-@reference("Round")
-def _round(call: Call, x: Array) -> Array:
-    return np.rint(x)
-
-
-@reference("Sigmoid")
-def _sigmoid(call: Call, x: Array) -> Array:
-    return sigmoid(x)
-
-
-@reference("SoftPlus")
-def _softplus(call: Call, x: Array) -> Array:
-    beta: float = call.attr("beta")
-    return softplus(beta * x) / beta
-
-
-@reference("Sqrt")
-def _sqrt(call: Call, x: Array) -> Array:
-    return np.sqrt(x)
-
-
-@reference("Square")
-def _square(call: Call, x: Array) -> Array:
-    return x * x
-
-
-@reference("Tanh")
-def _tanh(call: Call, x: Array) -> Array:
-    return np.tanh(x)
-
-
-@reference("GenIndex")
 def _gen_index(call: Call, x: Array) -> Array:
     axis = call.axis("axis", x.ndim)
     along = [1] * x.ndim
     along[axis] = x.shape[axis]
     return np.broadcast_to(np.arange(x.shape[axis]).reshape(along), x.shape)
+
+
+references(
+    {
+        "Abs": lambda call, x: np.abs(x),
+        "Clamp": lambda call, x: np.clip(x, call.attr("min"), call.attr("max")),
+        "Elu": lambda call, x: np.where(x > 0, x, call.attr("alpha") * np.expm1(x)),
+        "Exp": lambda call, x: np.exp(x),
+        "GELU": _gelu,
+        "GenIndex": _gen_index,
+        "HardSigmoid": lambda call, x: np.clip(call.attr("alpha") * x + call.attr("beta"), 0, 1),
+        "HardSwish": lambda call, x: x * np.clip(x + 3.0, 0.0, 6.0) / 6.0,
+        "LeakyReLU": lambda call, x: np.where(x > 0, x, call.attr("alpha") * x),
+        "Log": lambda call, x: np.log(x),
+        "Mish": lambda call, x: x * np.tanh(softplus(x)),
+        "Pow": lambda call, x: np.power(x, call.attr("beta")),
+        "ReLU": lambda call, x: np.maximum(x, 0.0),
+        "Reciprocal": lambda call, x: 1.0 / x,
+        "Round": lambda call, x: np.rint(x),
+        "Sigmoid": lambda call, x: sigmoid(x),
+        "SoftPlus": lambda call, x: softplus(call.attr("beta") * x) / call.attr("beta"),
+        "Sqrt": lambda call, x: np.sqrt(x),
+        "Square": lambda call, x: x * x,
+        "Tanh": lambda call, x: np.tanh(x),
+    }
+)
 
 
 @reference("PReLU")

@@ -5,15 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..ops.call import Call
-from .registry import Array, reference
+from .registry import Array, references
 
 
-@reference("Concat")
-def _concat(call: Call, *parts: Array) -> Array:
-    return np.concatenate(parts, axis=call.attr("axis"))
-
-
-@reference("StaticReshape")
 def _reshape(call: Call, x: Array) -> Array:
     shape = list(call.attr("shape"))
     if call.attr("special_zero"):
@@ -21,11 +15,12 @@ def _reshape(call: Call, x: Array) -> Array:
     return x.reshape(shape)
 
 
-@reference("StaticTranspose")
-def _transpose(call: Call, x: Array) -> Array:
-    return x.transpose(call.attr("order"))
-
-
-@reference("Reorder", "TypeCast")
-def _same(call: Call, x: Array) -> Array:
-    return x
+references(
+    {
+        "Concat": lambda call, *parts: np.concatenate(parts, axis=call.attr("axis")),
+        "Reorder": lambda call, x: x,
+        "StaticReshape": _reshape,
+        "StaticTranspose": lambda call, x: x.transpose(call.attr("order")),
+        "TypeCast": lambda call, x: x,
+    }
+)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from ..ops.call import Call
+from ..ops.shapes.windows import entries
 from .registry import Array, reference
 from .rounding import float_info
 from .windows import (
     Windows,
     channels_first,
     channels_restored,
-    spatial_attr,
     spatial_extents,
     windows,
 )
@@ -19,7 +19,7 @@ from .windows import (
 
 def pooling_windows(call: Call, spatial: tuple[int, ...], count: tuple[int, ...]) -> Windows:
     """Return the positions of pooling's windows."""
-    return windows(call, spatial, spatial_attr(call, "kernel", len(spatial), 1), count)
+    return windows(call, spatial, entries(call, "kernel", len(spatial), 1), count)
 
 
 def average_counts(call: Call, spatial: tuple[int, ...], where: Windows) -> Array:

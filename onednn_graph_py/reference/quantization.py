@@ -10,7 +10,7 @@ import numpy as np
 from ..ops.call import Call
 from ..ops.rules import channel_axis
 from ..ops.terms import shape_text
-from .registry import Array, reference
+from .registry import Array, references
 
 
 def _spread(call: Call, values: Array, x: Array) -> Array:
@@ -32,14 +32,14 @@ def _spread(call: Call, values: Array, x: Array) -> Array:
     return spread.reshape([-1 if i == along else 1 for i in range(x.ndim)])
 
 
-def _quantized(call: Call, x: Array, scales: Array, zps: Array | None) -> Array:
+def _quantized(call: Call, x: Array, scales: Array, zps: Array | None = None) -> Array:
     y = x / _spread(call, scales, x)
     # The zero point is added before rounding: a tie goes to the even result, not to the even
     # rounded src / scale.
     return y if zps is None else y + _spread(call, zps, x)
 
 
-def _dequantized(call: Call, x: Array, scales: Array, zps: Array | None) -> Array:
+def _dequantized(call: Call, x: Array, scales: Array, zps: Array | None = None) -> Array:
     shifted = x if zps is None else x - _spread(call, zps, x)
     return shifted * _spread(call, scales, x)
 
@@ -50,21 +50,11 @@ def _attributes(call: Call) -> tuple[Array, Array | None]:
     return np.asarray(call.attr("scales")), None if zps is None else np.asarray(zps)
 
 
-@reference("Quantize")
-def _quantize(call: Call, x: Array) -> Array:
-    return _quantized(call, x, *_attributes(call))
-
-
-@reference("Dequantize")
-def _dequantize(call: Call, x: Array) -> Array:
-    return _dequantized(call, x, *_attributes(call))
-
-
-@reference("DynamicQuantize")
-def _dynamic_quantize(call: Call, x: Array, scales: Array, zps: Array | None = None) -> Array:
-    return _quantized(call, x, scales, zps)
-
-
-@reference("DynamicDequantize")
-def _dynamic_dequantize(call: Call, x: Array, scales: Array, zps: Array | None = None) -> Array:
-    return _dequantized(call, x, scales, zps)
+references(
+    {
+        "Dequantize": lambda call, x: _dequantized(call, x, *_attributes(call)),
+        "DynamicDequantize": _dequantized,
+        "DynamicQuantize": _quantized,
+        "Quantize": lambda call, x: _quantized(call, x, *_attributes(call)),
+    }
+)

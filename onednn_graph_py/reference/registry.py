@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,12 @@ def reference(*kinds: str) -> Callable[[Implementation], Implementation]:
         return function
 
     return register
+
+
+def references(rows: Mapping[str, Implementation]) -> None:
+    """Register the function of each op kind."""
+    for kind, function in rows.items():
+        reference(kind)(function)
 
 
 def implementation(kind: str) -> Implementation:

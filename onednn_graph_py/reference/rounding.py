@@ -41,13 +41,11 @@ def dtype_name(dtype: npt.DTypeLike) -> str:
     return found
 
 
-_LIMITS = {
-    "s64": (-(2**63), 2**63 - 1),
-    "s32": (-(2**31), 2**31 - 1),
-    "s8": (-128, 127),
-    "u8": (0, 255),
-    "s4": (-8, 7),
-    "u4": (0, 15),
+_LIMITS: dict[str, tuple[int, int]] = {
+    name: (int(info.min), int(info.max))
+    for name, dtype in NUMPY_DTYPES.items()
+    if name[0] in "su"
+    for info in [ml_dtypes.iinfo(dtype)]  # type: ignore[no-untyped-call]
 }
 
 

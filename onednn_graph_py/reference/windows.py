@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..ops.call import Call, Operand
+from ..ops.shapes.windows import window_of
 from .registry import Array
 
 
@@ -26,15 +27,6 @@ def spatial_extents(call: Call, operand: Operand) -> tuple[int, ...]:
     """Return the spatial dims of an input or output."""
     shape = operand.shape or ()
     return shape[1:-1] if call.channels_last else shape[2:]
-
-
-def spatial_attr(call: Call, name: str, rank: int, default: int) -> tuple[int, ...]:
-    """Return an attribute with an entry for each of `rank` spatial dims.
-
-    Graphs that oneDNN dumps write some defaults with 12 entries.
-    """
-    given: tuple[int, ...] | None = call.attr(name)
-    return (default,) * rank if given is None else given[:rank]
 
 
 @dataclass(frozen=True)
@@ -115,8 +107,6 @@ def windows(
     spatial: Sequence[int],
     kernel: Sequence[int],
     count: Sequence[int],
-    *,
-    transposed: bool = False,
 ) -> Windows:
     """Return the positions of an op's windows.
 
@@ -124,22 +114,18 @@ def windows(
     - `spatial`: the spatial dims over which windows slide: those of the larger one of input and
       output
     - `count`: the number of windows, for each spatial dim
-    - `transposed`: whether the op is a transposed convolution, or its gradient
     """
-    rank = len(kernel)
-    strides = spatial_attr(call, "strides", rank, 1)
-    dilations = spatial_attr(call, "dilations", rank, 1)
-    auto_pad = call.attr("auto_pad") or "None"
-    if auto_pad == "None":
-        begin = spatial_attr(call, "pads_begin", rank, 0)
-    elif auto_pad == "VALID":
-        begin = (0,) * rank
-    else:
+    window = window_of(call, tuple(kernel))
+    begin = window.pads_begin
+    if window.auto_pad == "VALID":
+        begin = (0,) * len(kernel)
+    elif window.same:
+        transposed = call.kind.startswith("ConvTranspose")
         begin = tuple(
-            _same_padding(0 if transposed else size, k, s, d, lower=auto_pad == "SAME_LOWER")
-            for size, k, s, d in zip(spatial, kernel, strides, dilations, strict=True)
+            _same_padding(0 if transposed else size, k, s, d, lower=window.auto_pad == "SAME_LOWER")
+            for size, k, s, d in zip(spatial, kernel, window.strides, window.dilations, strict=True)
         )
-    return Windows(tuple(count), tuple(kernel), strides, dilations, begin)
+    return Windows(tuple(count), window.kernel, window.strides, window.dilations, begin)
 
 
 def _same_padding(size: int, kernel: int, stride: int, dilation: int, *, lower: bool) -> int:

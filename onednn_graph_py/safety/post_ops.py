@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..machine import Conditions
-from ..ops import shapes
 from ..ops.lookup import with_trait
+from ..ops.shapes.elementwise import same
 from ..ops.table import elementwise
 from .calls import Op, Tensor
 from .facts import BINARY, aligned
 from .group import Group
 
-ELEMENTWISE = frozenset(row.kind for row in elementwise.ROWS if row.infer is shapes.same)
+ELEMENTWISE = frozenset(row.kind for row in elementwise.ROWS if row.infer is same)
 """The kinds of ops that compute each element from one element of one tensor."""
 
 _OF_OPERANDS = with_trait("dequantizes") | {"StaticReshape"}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, overload
 
 from .. import _core
 from .._core import UNKNOWN_DIM
@@ -19,7 +21,7 @@ from .document import GraphDocument, OpRecord, TensorRecord
 from .links import check_agreement, check_links, in_order
 from .origin import Origin
 from .parse import parse
-from .read import JSONSource, file_of
+from .read import JSONSource, file_of, is_model
 
 if TYPE_CHECKING:
     from ..ops.terms import AttributeType
@@ -54,8 +56,18 @@ def _check_types(op: OpRecord) -> None:
             )
 
 
-def load(source: JSONSource) -> GraphBuilder:
-    """Read a graph's JSON into a builder, ready to compile; see `parse` and `to_builder`.
+@overload
+def load(source: bytes | Mapping[str, Any]) -> GraphBuilder: ...
+
+
+@overload
+def load(source: str | os.PathLike[str]) -> Any: ...
+
+
+def load(source: JSONSource) -> Any:
+    """Read a graph's JSON into a builder, ready to compile, or the file of a model.
+
+    See `parse` and `to_builder` for graphs, and `CompiledGraph.save` for models.
 
     Parameters
     ----------
@@ -63,24 +75,34 @@ def load(source: JSONSource) -> GraphBuilder:
 
     Returns
     -------
-    GraphBuilder
-        Its inputs and outputs are named ``t`` and the tensor's id.
+    GraphBuilder or CompiledGraph
+        A graph has inputs and outputs that are named ``t`` and the tensor's id. A model is
+        compiled; its constants are the memory of the file, which must stay as it is.
 
     Raises
     ------
     GraphFormatError
-        The JSON is not a graph; the message names the place.
+        The JSON is not a graph; the message names the place. Or the file of a model was cut or
+        changed, or a newer package wrote it.
     OneDNNError
         An op is invalid, or the linked oneDNN does not know it.
     OSError
         The file can't be opened.
+
+    Warns
+    -----
+    RuntimeWarning
+        Another CPU or oneDNN wrote the file of a model: this one chooses forms anew.
     """
+    name = file_of(source)
+    if name is not None and is_model(name):
+        with _at(name):
+            return import_module(f"{__package__}.model_file").load_model(name)
     document = parse(source)
-    path = file_of(source)
-    if path is None:
+    if name is None:
         return to_builder(document)
-    with _at(path):
-        return to_builder(document, file=path)
+    with _at(name):
+        return to_builder(document, file=name)
 
 
 def to_builder(document: GraphDocument, *, file: str | None = None) -> GraphBuilder:

@@ -9,14 +9,17 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..base.errors import GraphFormatError
-from ..base.text.files import Unreadable, read_limited
+from ..base.errors import GraphFormatError, OneDNNError
+from ..base.text.files import Unreadable, open_limited, read_limited
 
 MAX_BYTES = 64 << 20
 """The size of the largest file that is read, in bytes: about 20,000 ops as oneDNN writes them."""
 
 MAX_MARKS = 4_000_000
 """Limit of quotes, commas and opening brackets, which bounds the memory of the values."""
+
+FIRST_LINE = b"onednn_graph_py model 1\n"
+"""The line with which every file of a model begins; the number is that of the format."""
 
 JSONSource = str | bytes | bytearray | memoryview | os.PathLike[str] | Mapping[str, Any]
 """A path, JSON text (a str that begins with ``{`` or ``[``, or bytes), or its values."""
@@ -55,6 +58,15 @@ def _integer(digits: str) -> int | LongNumber:
 def _float(digits: str) -> float | LongNumber:
     made = float(digits)
     return made if math.isfinite(made) else LongNumber(digits)
+
+
+def is_model(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file begins as those of models do."""
+    try:
+        with open_limited(path, 1 << 62) as file:
+            return file.read(22) == FIRST_LINE[:22]
+    except (OSError, OneDNNError):
+        return False
 
 
 def file_of(source: JSONSource) -> str | None:

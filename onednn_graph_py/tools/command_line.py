@@ -39,9 +39,6 @@ _MODULES = {
 }
 """The commands in the order of the help, and the module that has a function ``add_COMMAND``."""
 
-_RENAMED = {"run": "replay", "reduce": "shrink"}
-
-
 # Extras, and a module that each needs.
 _EXTRAS = {"torch": "torch", "onnx": "onnx_ir", "ray": "ray"}
 
@@ -79,7 +76,8 @@ class _Parser(argparse.ArgumentParser):
         super().error(printable(message))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(command: str = "") -> argparse.ArgumentParser:
+    """Make the parser of one command, without the others' imports; of all if there is none such."""
     script = Path(sys.argv[0]).name
     parser: argparse.ArgumentParser = _Parser(
         prog=script if script == "onednn-graph" else "python -m onednn_graph_py",
@@ -91,18 +89,15 @@ def _parser() -> argparse.ArgumentParser:
         title="commands", dest="command", metavar="COMMAND", required=True
     )
     package = __package__.rpartition(".")[0]
-    for name, module in _MODULES.items():
-        getattr(import_module(f"{package}.{module}"), f"add_{name}")(commands)
+    for name in [command] if command in _MODULES else _MODULES:
+        getattr(import_module(f"{package}.{_MODULES[name]}"), f"add_{name}")(commands)
     return parser
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command of a command line; return the exit status."""
     words = list(sys.argv[1:] if words is None else words)
-    if words and words[0] in _RENAMED:
-        old, words[0] = words[0], _RENAMED[words[0]]
-        print(f"{old}: this command is now called {words[0]}", file=sys.stderr)
-    parser = _parser()
+    parser = _parser(*words[:1])
     if not words:
         print(_screen(parser))
         return 0

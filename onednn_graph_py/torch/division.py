@@ -217,14 +217,32 @@ def lowered(
             return [argument(g) for g in given]
         return number_of(given)
 
-    args = [argument(a) for a in node.args]
-    kwargs = {k: argument(a) for k, a in node.kwargs.items()}
+    placed, named = _arguments(node)
+    args = [argument(a) for a in placed]
+    kwargs = {k: argument(a) for k, a in named.items()}
     with b.scope(node.name):
         made = LOWERINGS[node.target](Lowering(b, node, constants), *args, **kwargs)
     results = [made] if isinstance(made, Value) else list(made)
     for value, wanted in zip(results, _tensors(node), strict=False):
         _check(value, wanted, host)
     return made
+
+
+def _arguments(node: fx.Node) -> tuple[list[Any], dict[str, Any]]:
+    """Return all arguments of a call, those left out as torch's schema has them."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return list(node.args), dict(node.kwargs)
+    placed: list[Any] = []
+    named: dict[str, Any] = {}
+    for i, argument in enumerate(schema.arguments):
+        default = node.kwargs.get(argument.name, argument.default_value)
+        given = node.args[i] if i < len(node.args) else default
+        if argument.kwarg_only:
+            named[argument.name] = given
+        else:
+            placed.append(given)
+    return placed, named
 
 
 def _check(value: Value, wanted: torch.Tensor, host: bool) -> None:

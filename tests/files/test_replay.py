@@ -32,7 +32,7 @@ from onednn_graph_py.tools.replay import (
     run_case,
 )
 from onednn_graph_py.tools.replay import run_case as run_case_function
-from onednn_graph_py.tools.replay.report import bar, exit_status, line, summary
+from onednn_graph_py.tools.replay.command import bar, exit_status, line, summary
 
 run_case_module = sys.modules[run_case_function.__module__]
 VERIFY = Options(verify=True)

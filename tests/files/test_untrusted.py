@@ -8,14 +8,12 @@ import contextlib
 import copy
 import ctypes
 import grp
-import io
 import json
 import os
 import pwd
 import re
 import struct
 import time
-import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +23,6 @@ import pytest
 from graphs import HELPERS, python
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from peaks import peak_within
 
 import onednn_graph_py as og
 from onednn_graph_py import export, serialization
@@ -37,8 +34,6 @@ from onednn_graph_py.model.verdicts import Outcome
 from onednn_graph_py.model.verdicts.kept import Kept
 from onednn_graph_py.serialization import options, read
 from onednn_graph_py.tools import command_line as cli
-from onednn_graph_py.tools.comparing import graph_files
-from onednn_graph_py.tools.comparing.graph_files import bind_constants, save_constants
 from onednn_graph_py.tools.explaining import peaks
 from onednn_graph_py.tools.replay import cases
 
@@ -89,7 +84,6 @@ def test_the_page_on_security_tells_the_limits_that_are_enforced():
         f"{loading_limit('MOST_DEPTH')} functions",
         f"{cases.MAX_BYTES >> 20} MiB; {cases.MAX_FILES:,} files, {cases.MAX_DEPTH} inside each "
         f"other; {cases.MAX_CASES:,} cases; {options.MAX_REWRITINGS:,} combinations",
-        f"what the graph's inputs take, and {graph_files.BESIDE_ARRAY >> 10} KiB for each",
         f"lines of {files.LONGEST_LINE >> 20} MiB, longer ones in pieces; "
         f"{files.LARGEST_TEXT >> 30} Gi characters",
         f"{store._LARGEST >> 20} MiB; of this user or root",
@@ -406,74 +400,6 @@ def test_a_log_without_a_line_break_takes_bounded_memory(tmp_path):
             assert main(["log", {str(tmp_path / "run.log")!r}]) == 0
         """
     )
-
-
-# -- arrays
-
-
-class Evil:
-    """Runs code when it is unpickled."""
-
-    def __reduce__(self):
-        return os.mkdir, ("unpickled",)
-
-
-def doubled(file, size=8, method=zipfile.ZIP_DEFLATED):
-    """Write a file whose array has as many bytes as is said, and declares two."""
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        header, {"descr": "|u1", "fortran_order": False, "shape": (8,)}
-    )
-    with zipfile.ZipFile(file, "w", method) as archive:
-        archive.writestr("0.npy", header.getvalue() + bytes(size))
-
-
-def damaged(file):
-    """Write a file whose array is not what its checksum says."""
-    save_constants({0: np.float32([1, 2])}, file)
-    data = bytearray(file.read_bytes())
-    data[data.index(np.float32([1, 2]).tobytes())] ^= 1
-    file.write_bytes(data)
-
-
-NO_ARRAYS = {
-    "a pickle": (lambda f: np.savez(f, **{"0": np.array([Evil()], object)}), "1 of object"),
-    "another shape": (lambda f: np.savez(f, **{"0": np.zeros((2, 4), np.uint8)}), "2x4 of uint8"),
-    "too short": (lambda f: save_constants({0: np.float32([1])}, f), "got 4 of uint8"),
-    "too long": (lambda f: save_constants({0: np.float32([1, 2, 3])}, f), "got 12 of uint8"),
-    "another type": (lambda f: np.savez(f, **{"0": np.float32([1] * 8)}), "8 of float32"),
-    "less than is declared": (lambda f: doubled(f, 7), "of 8 bytes has 7"),
-    "a bomb": (lambda f: doubled(f, 1 << 20), "of 8 bytes has 9"),
-    # Python decompresses at once what these hold, however little of it is asked for.
-    "a bomb of bzip2": (
-        lambda f: doubled(f, 1 << 28, zipfile.ZIP_BZIP2),
-        "'0' is compressed with method 12",
-    ),
-    "a bomb of LZMA": (
-        lambda f: doubled(f, 1 << 20, zipfile.ZIP_LZMA),
-        "'0' is compressed with method 14",
-    ),
-    "a bad checksum": (damaged, "Bad CRC"),
-    "no archive": (lambda f: f.write_bytes(b"nothing"), "not a zip"),
-    "empty": (lambda f: f.write_bytes(b""), "not a zip"),
-    "too large": (lambda f: (f.touch(), os.truncate(f, 1 << 40)), "too large"),
-    "a pipe": (os.mkfifo, "got a pipe"),
-    "a device": (lambda f: f.symlink_to("/dev/zero"), "got a device"),
-}
-
-
-@pytest.mark.parametrize("name", NO_ARRAYS)
-def test_files_of_arrays_are_as_large_as_the_graph_and_never_unpickled(tmp_path, monkeypatch, name):
-    monkeypatch.chdir(tmp_path)
-    b = og.GraphBuilder()
-    b.output(b.input((2,), name="t0").relu())
-    make, message = NO_ARRAYS[name]
-    make(tmp_path / "a.npz")
-    refused = pytest.raises(og.InvalidArgumentsError, match=rf"a\.npz: .*{message}")
-    with peak_within(32 << 20), refused:
-        bind_constants(b, str(tmp_path / "a.npz"))
-    assert len(b.inputs) == 1
-    assert not (tmp_path / "unpickled").exists()
 
 
 # -- memory that others describe

@@ -11,7 +11,6 @@ from rounding import allowed, steps_of_columns
 from onednn_graph_py.machine import current
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
-pytest.importorskip("onnxscript", reason="onnxscript is not installed")
 oh = pytest.importorskip("onnx.helper")
 onh = pytest.importorskip("onnx.numpy_helper")
 ml_dtypes = pytest.importorskip("ml_dtypes")

@@ -253,9 +253,9 @@ def test_an_island_of_nodes_of_several_opsets_is_converted_to_one():
 def test_islands_have_the_threads_of_the_model():
     pytest.importorskip("onnxruntime")
     loaded = og.onnx.load(TOP, threads=1, fallback="onnxruntime")
-    before = len(os.listdir("/proc/self/task"))
+    before = set(os.listdir("/proc/self/task"))
     loaded(floats(2, 8))
-    assert len(os.listdir("/proc/self/task")) == before
+    assert set(os.listdir("/proc/self/task")) <= before  # those of earlier models may end
 
 
 @pytest.mark.parametrize("fallback", ["auto", "reference"])
@@ -622,7 +622,7 @@ def test_external_data_is_mapped(tmp_path):
 def test_importing_the_package_imports_no_onnx():
     program = (
         "import sys, onednn_graph_py\n"
-        "print([m for m in ('onnx', 'onnx_ir', 'onnxscript', 'onnxruntime') if m in sys.modules])"
+        "print([m for m in ('onnx', 'onnx_ir', 'onnxruntime') if m in sys.modules])"
     )
     made = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

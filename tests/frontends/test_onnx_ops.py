@@ -11,7 +11,6 @@ import pytest
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnx_ir")
-pytest.importorskip("onnxscript")
 
 import onnx
 import onnx.backend.test.runner

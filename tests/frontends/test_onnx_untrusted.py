@@ -526,9 +526,12 @@ def test_counts_are_limited_before_objects_are_made(name):
 def test_large_data_is_passed_over():
     w = tensor([1 << 26], bytes(1 << 28))
     content = made([ADD], initializers=[w]).SerializeToString()
-    start = time.process_time()
-    wire.check_counts(content)
-    assert time.process_time() - start < 0.05
+    times = []
+    for _ in range(5):  # a busy machine slows down some of them
+        start = time.thread_time()
+        wire.check_counts(content)
+        times.append(time.thread_time() - start)
+    assert min(times) < 0.05
 
 
 # -- strings

@@ -7,6 +7,7 @@ import inspect
 import numpy as np
 import pytest
 
+import onednn_graph_py as og
 from onednn_graph_py.frontends import host_calls as host
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -136,7 +137,7 @@ def test_function_takes_what_torch_takes(name):
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["known", "unknown"])
 @pytest.mark.parametrize("name", CASES)
-def test_function(name, dynamic):
+def test_function(name, dynamic, tmp_path):
     i = torch.tensor([[0, 1, 2, 3, 4, 5], [7, 6, 5, 4, 3, 1]])
     x = torch.linspace(-2.0, 2.0, 10).reshape(2, 5)
     x = torch.cat([x, torch.zeros(2, 1)], 1)
@@ -145,12 +146,16 @@ def test_function(name, dynamic):
     builder = front.trace(Module(name), (i, x), dynamic_shapes=shapes)
     runs = any(getattr(n, "function", None) and n.function.op == name for n in builder.nodes)
     assert runs or (name in NEED_UNKNOWN and not dynamic)
+    model = builder.compile()
+    model.save(tmp_path / "model.og")
+    loaded = og.load(tmp_path / "model.og")
     for times in (1, 2) if shapes else (1,):
         given = i.repeat(times, 1), x.repeat(times, 1)
         wanted = CASES[name](*given)
-        got = torch.from_numpy(builder.compile()(*(t.numpy() for t in given)))
+        got = torch.from_numpy(model(*(t.numpy() for t in given)))
         assert got.dtype == wanted.dtype
         torch.testing.assert_close(got, wanted)
+        np.testing.assert_array_equal(loaded(*(t.numpy() for t in given)), got.numpy())
 
 
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])

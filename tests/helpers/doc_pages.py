@@ -28,7 +28,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PACKAGES = ("dpctl", "dpnp", "pyopencl", "torch", "onnx", "onnxruntime", "sklearn")
-ALSO = {"onnx": ("onnx_ir", "onnxscript")}
+ALSO = {"onnx": ("onnx_ir",)}
 
 _FENCE = re.compile(r"^```+(\w*)[^\n]*\n(.*?)^```+$", re.M | re.S)
 

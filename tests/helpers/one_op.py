@@ -47,7 +47,7 @@ def draw(kind: str, seed: int) -> Case:
 def needs_training(dtype: str) -> None:
     """Skip a test where this CPU has no kernels of backward ops for a data type."""
     needs(dtype)
-    if dtype != "f32" and not isa.has_avx512(ISA):
+    if dtype != "f32" and not isa.has(ISA, "avx512"):
         pytest.skip(f"oneDNN uses {ISA} on this CPU, and backward ops in {dtype} need AVX-512")
 
 

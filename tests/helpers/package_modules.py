@@ -7,7 +7,7 @@ import pkgutil
 
 import onednn_graph_py as og
 
-_OF_ONNX = ("onnx", "onnx_ir", "onnxscript")
+_OF_ONNX = ("onnx", "onnx_ir")
 FRONT_ENDS = {"torch": ("torch",), "onnx": _OF_ONNX}
 """Packages that import frameworks, which need not be installed."""
 

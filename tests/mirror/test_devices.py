@@ -16,7 +16,7 @@ from onednn_graph_py import sycl_interop
 from onednn_graph_py.base.loading import opencl_drivers as drivers
 from onednn_graph_py.machine.hardware import device, facts, find, look, reasons, system, worker
 from onednn_graph_py.tools import command_line as cli
-from onednn_graph_py.tools.replay.limits import why_unsupported
+from onednn_graph_py.tools.replay.stages import why_unsupported
 
 LINKED = og.version()
 SYCL = LINKED["cpu_runtime"] == "SYCL"

@@ -510,7 +510,8 @@ def test_the_test_for_the_gil_notices_when_it_is_held():
     "calls", [executions, bound_executions, finalizations, partitionings, compilations]
 )
 def test_other_threads_run_meanwhile(calls):
-    assert steps_of_another_thread(calls()) >= 3
+    # On a busy machine the other thread may have no core at that moment.
+    assert any(steps_of_another_thread(calls()) >= 3 for _ in range(30))
 
 
 @pytest.mark.skipif(RUNTIME != "SYCL", reason=f"with {RUNTIME} execute returns when it is done")
@@ -527,4 +528,4 @@ def test_other_threads_run_while_wait_waits():
             bound()
         model.stream.wait()
 
-    assert steps_of_another_thread([submit_and_wait] * 3) >= 3
+    assert any(steps_of_another_thread([submit_and_wait] * 3) >= 3 for _ in range(30))

@@ -246,6 +246,7 @@ NEEDS = {
     "pickled builder": lambda m, path: pickle.dumps(m.builder),
     "deepcopy": lambda m, path: copy.deepcopy(m),
     "save": lambda m, path: m.save(path / "g.json"),
+    "save as a model": lambda m, path: m.save(path / "g.og"),
     "verify": lambda m, path: m.verify(X),
     "to_python": lambda m, path: m.builder.to_python(),
     "to_cpp": lambda m, path: m.builder.to_cpp(),

@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 import onednn_graph_py as og
+from onednn_graph_py.machine import store
 from onednn_graph_py.machine.cpu_runtime import threads_can_be_set
 from onednn_graph_py.machine.pace import Pace
-from onednn_graph_py.model.planning import pace, tuning, work
+from onednn_graph_py.model.planning import fates, pace, tuning, work
 from onednn_graph_py.model.rewriting.forms import FORMS
+from onednn_graph_py.tools import command_line
 
 CONVOLUTION = next(iter(FORMS))
 
@@ -164,6 +166,17 @@ def test_a_damaged_entry_is_measured_again(cache, monkeypatch, damage):
     assert len(og.tuning.measurements()) == 1
 
 
+def test_the_oldest_entries_go_when_there_are_too_many(cache, monkeypatch):
+    monkeypatch.setattr(store, "_MOST", 40)
+    entries = store.Entries("paces")
+    for i in range(257):
+        entries.keep_first(f"group {i}", {"seconds": [1.0, 2.0]}, lambda _: True)
+        os.utime(entries._file(f"group {i}"), ns=(i, i))
+    kept = {entry["of"] for entry in entries.all()}
+    # The last write was looked at before its own age was set.
+    assert kept == {f"group {i}" for i in range(257 - 30, 257)}
+
+
 def test_timings_go_to_another_machine_of_its_kind(cache, monkeypatch, tmp_path):
     takes(monkeypatch, 3e-4, 2e-4)
     product().compile()
@@ -204,6 +217,33 @@ def test_other_timings_are_refused(cache, monkeypatch, tmp_path):
 def test_an_unknown_search_is_refused_with_the_list(tune):
     with pytest.raises(og.InvalidArgumentsError, match="tune must be 'quick' or 'full' or 'off'"):
         product().compile(tune=tune)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "inputs"),
+    [
+        (["--threads", "1"], 0, "[3, 5, 24] f32 and [24] f32"),
+        (["--threads", "1", "--set", "in-shapes=0:7x5x24+1:7x5x24"], 0, "[7, 5, 24] f32"),
+        (["--set", "mb=1,2"], 2, ""),
+        (["--set", "batch=2"], 2, ""),
+    ],
+)
+def test_the_command_times_a_graph_of_a_file(
+    cache, monkeypatch, tmp_path, capsys, words, status, inputs
+):
+    monkeypatch.setattr(fates, "slow_fusion", lambda *_: None)
+    monkeypatch.setattr(pace, "measured", lambda *_: Pace(3e-4, 2e-4))
+    b = og.GraphBuilder()
+    b.output((b.input((3, 5, 24)) + b.input((3, 5, 24))) * b.input((24,)))
+    b.save(tmp_path / "graph.json")
+    assert command_line.main(["tune", str(tmp_path / "graph.json"), "--json", *words]) == status
+    printed = capsys.readouterr()
+    if status:
+        assert printed.err.startswith("tune: ") and not og.tuning.measurements()
+        return
+    (row,) = json.loads(printed.out)
+    assert row["ops"] == ["Add", "Multiply"] and row["threads"] == 1
+    assert inputs in row["inputs"]
 
 
 def test_masks_of_equal_shapes_are_other_groups(cache, monkeypatch):

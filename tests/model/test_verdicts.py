@@ -16,7 +16,6 @@ from graphs import RUNTIME, SAME_SIZE, importing
 
 import onednn_graph_py as og
 from onednn_graph_py.machine.cpu_runtime import threads_can_be_set
-from onednn_graph_py.machine.pace import Pace
 from onednn_graph_py.model.checking.verify import reference_values
 from onednn_graph_py.model.verdicts import Judge, Outcome, Verdict, judge, running, subject_of
 from onednn_graph_py.model.verdicts.arrays import draws_of, written
@@ -136,17 +135,15 @@ USUAL = [compressed, convolved, attention, normalized, strided, truths, quantize
 @pytest.mark.parametrize("write", USUAL)
 @pytest.mark.parametrize("free", [False, True])
 def test_usual_partitions_are_right(write, free):
-    verdict = examine(built(write, free=free), Limits(speed=0))
+    verdict = examine(built(write, free=free), Limits())
     assert (verdict.outcome, verdict.detail) == (Outcome.RIGHT, "")
     assert not verdict.reduced
 
 
-def test_a_judge_finds_a_partition_right_and_measures_it():
-    # With one thread: others that want the CPU make threads wait for each other.
+def test_a_judge_finds_a_partition_right():
     with closing(Judge()) as j:
-        verdict = j.verdict(replace(linear(), threads=1))
-    assert verdict.outcome in (Outcome.RIGHT, Outcome.SLOW)
-    assert verdict.ratio is not None and verdict.ratio > 0
+        verdict = j.verdict(linear())
+    assert verdict.outcome == Outcome.RIGHT
     assert verdict.seconds > 0 and not verdict.kept
 
 
@@ -165,7 +162,7 @@ def test_the_same_ops_apart_are_right():
     x, y = c.input((4, 8, 12)), c.input((4, 1, 1))
     c.output(x + y)
     for each in (b, c):
-        assert examine(subject(each), Limits(speed=0)).outcome == Outcome.RIGHT
+        assert examine(subject(each), Limits()).outcome == Outcome.RIGHT
 
 
 @pytest.mark.parametrize(
@@ -192,7 +189,7 @@ def test_an_output_that_is_not_written_differs_from_call_to_call(monkeypatch):
         return [np.array(m.elements()) for m in run.outputs]
 
     monkeypatch.setattr(running.Run, "__call__", nothing)
-    verdict = examine(unary("Sigmoid"), Limits(speed=0))
+    verdict = examine(unary("Sigmoid"), Limits())
     assert verdict.outcome == Outcome.WRONG
     assert "differs from call to call: 32 of 32 elements" in verdict.detail
 
@@ -201,7 +198,7 @@ def test_numbers_that_mean_nothing_are_not_called_right():
     b = og.GraphBuilder()
     x = b.input((4, 8))
     b.output((x - 100.0).sqrt())
-    verdict = examine(subject(b), Limits(speed=0))
+    verdict = examine(subject(b), Limits())
     assert verdict.outcome == Outcome.UNVERIFIED
     assert "not finite" in verdict.detail
 
@@ -210,7 +207,7 @@ def test_a_partition_that_onednn_makes_two_of_is_unverified():
     b = og.GraphBuilder()
     x = b.input((4, 8))
     b.output(x.softmax(axis=-1).matmul(b.constant(np.ones((8, 8), np.float32))).softmax(axis=0))
-    verdict = examine(subject(b), Limits(speed=0))
+    verdict = examine(subject(b), Limits())
     assert verdict.outcome == Outcome.UNVERIFIED
     assert "oneDNN does not make one partition of it alone" in verdict.detail
 
@@ -218,31 +215,11 @@ def test_a_partition_that_onednn_makes_two_of_is_unverified():
 def test_saturating_weights_are_judged_by_how_large_they_are(monkeypatch):
     small, large = (built(lambda b, m=m: quantized(b, m)) for m in (63, 127))
     assert small.signature != large.signature
-    verdict = examine(large, Limits(speed=0))
+    verdict = examine(large, Limits())
     if og.machine.current().vnni:
         assert verdict.outcome == Outcome.RIGHT
     else:
         assert verdict.outcome in (Outcome.WRONG, Outcome.RIGHT)
-
-
-def test_a_slow_partition_is_told(monkeypatch):
-    """By times that no load changes."""
-    from onednn_graph_py.model.verdicts import speed
-
-    called = []
-
-    def measured(fused, apart, seconds):
-        for call in (fused, apart):
-            call()
-            called.append(call)
-        return Pace(3e-3, 1e-3)
-
-    monkeypatch.setattr(speed.Pace, "measured", measured)
-    verdict = examine(linear(), Limits(speed=0.5))
-    assert len(set(called)) == 2
-    assert verdict.outcome == Outcome.SLOW
-    assert verdict.ratio == 3.0
-    assert "3.0 times as slow as its separate ops" in verdict.detail
 
 
 @pytest.mark.skipif(
@@ -258,7 +235,7 @@ def test_one_thread_is_tried_too(monkeypatch):
         return [o + (threads == 1) for o in original(subject, graph, arrays, threads)]
 
     monkeypatch.setattr(module, "_results", results)
-    verdict = examine(replace(linear(), threads=2), Limits(speed=0))
+    verdict = examine(replace(linear(), threads=2), Limits())
     assert asked == [2, 1]
     assert verdict.outcome == Outcome.WRONG
     assert "with one thread" in verdict.detail
@@ -268,7 +245,7 @@ def test_one_thread_is_tried_too(monkeypatch):
 
 
 def test_where_the_reference_takes_long_a_part_is_compared_and_said_so():
-    verdict = examine(linear(512, 512, 512), Limits(speed=0))
+    verdict = examine(linear(512, 512, 512), Limits())
     assert verdict.outcome == Outcome.RIGHT
     assert verdict.reduced
     assert "% of its elements were compared" in verdict.detail
@@ -341,7 +318,7 @@ def test_what_has_no_part_is_unverified_and_said_so():
     b.output(b.input((64, 4096)).softmax(axis=0).softmax(axis=1))
     whole = subject(b)
     assert not picks_for(whole, 0.0)
-    verdict = examine(whole, Limits(reference=1e-4, speed=0))
+    verdict = examine(whole, Limits(reference=1e-4))
     assert verdict.outcome == Outcome.UNVERIFIED
 
 
@@ -350,7 +327,7 @@ def test_parts_of_usual_partitions_are_right_too(write, monkeypatch):
     from onednn_graph_py.model.verdicts import examine as module
 
     monkeypatch.setattr(module, "AIM", 0.0)
-    verdict = examine(built(write), Limits(speed=0))
+    verdict = examine(built(write), Limits())
     assert verdict.outcome == Outcome.RIGHT
 
 
@@ -405,8 +382,6 @@ INTERRUPTED = """
 import sys
 from contextlib import closing
 from test_verdicts import unary
-from onednn_graph_py.machine.cpu_runtime import threads_can_be_set
-from onednn_graph_py.machine.pace import Pace
 from onednn_graph_py.model.verdicts import Judge, judge
 judge._WORKER = "faulty_judge"
 with closing(Judge()) as j:
@@ -447,11 +422,11 @@ def test_the_second_time_no_process_is_started(monkeypatch):
     long = og.GraphBuilder()
     long.output(long.input((1, 65536)).softmax(axis=1))
     subjects = [unary("Sigmoid"), built(broadcast_over_rows), subject(long)]
-    with closing(Judge(reference=1e-3, speed=0)) as j:
+    with closing(Judge(reference=1e-3)) as j:
         first = [j.verdict(s) for s in subjects]
     assert [v.outcome.value for v in first] == ["right", "wrong", "unverified"]
     monkeypatch.setattr(judge, "Process", no_process)
-    with closing(Judge(reference=1e-3, speed=0)) as j:
+    with closing(Judge(reference=1e-3)) as j:
         again = [j.verdict(s) for s in subjects]
         assert j.verdict(unary("Sigmoid")) is again[0]
     assert again == [replace(v, kept=True) for v in first]
@@ -470,11 +445,11 @@ def signature():
 @pytest.fixture
 def judged(signature):
     """One verdict on disk."""
-    Kept(2).keep(signature, Verdict(Outcome.RIGHT, ratio=0.5))
+    Kept(2).keep(signature, Verdict(Outcome.RIGHT, "as fast as others"))
 
 
 def test_what_was_kept_is_found(signature, judged):
-    assert Kept(2).find(signature) == Verdict(Outcome.RIGHT, ratio=0.5, kept=True)
+    assert Kept(2).find(signature) == Verdict(Outcome.RIGHT, "as fast as others", kept=True)
     assert Kept(1).find(signature) is None
     assert Kept(2).find(unary("ReLU").signature) is None
 
@@ -496,7 +471,6 @@ SPOILT = {
     "no such outcome": changed(outcome="splendid"),
     "no outcome": changed(outcome=["right"]),
     "no text as detail": changed(detail=1),
-    "no number as ratio": changed(ratio="0.5"),
     "another partition": changed(of="another"),
     "for all to write": lambda file: file.chmod(0o666),
 }

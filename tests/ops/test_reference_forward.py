@@ -7,7 +7,7 @@ from one_op import ISA, assert_agreement, check_agreement, run_alone
 from op_comparison import compare
 
 import onednn_graph_py as og
-from onednn_graph_py.machine.isa import has_avx512
+from onednn_graph_py.machine.isa import has
 from onednn_graph_py.ops import OPS
 from onednn_graph_py.reference import call_of, evaluate, round_to
 
@@ -246,7 +246,7 @@ def test_onednn_loses_nan_where_the_reference_keeps_it(kind):
     assert np.isnan(evaluate(call_of(kind, [x], attrs), [x])[0]).all()
 
 
-@pytest.mark.skipif(not has_avx512(ISA), reason=f"about the AVX-512 kernel, this is {ISA}")
+@pytest.mark.skipif(not has(ISA, "avx512"), reason=f"about the AVX-512 kernel, this is {ISA}")
 def test_onednn_makes_nan_of_infinity_where_gelu_is_infinite():
     x = np.full(64, np.inf, np.float32)
     assert np.isnan(run_alone("GELU", [x], {}, [((64,), "f32")])[0]).all()

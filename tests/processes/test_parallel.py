@@ -28,7 +28,6 @@ from onednn_graph_py.tools.parallel import Predictor, UnpinnedWarning, cores, lo
 from onednn_graph_py.tools.parallel.topology import Cpu, choose, cpus
 
 ALL = frozenset(os.sched_getaffinity(0))
-FIRST = min(ALL)
 needs_two = pytest.mark.skipif(len(ALL) < 2, reason="this process may use one CPU only")
 spawn = multiprocessing.get_context("spawn")
 LONG = 60
@@ -146,12 +145,8 @@ def test_wrong_batches_raise_and_the_next_one_runs(model):
     [
         ({"threads": 0}, "threads must be a whole number above 0, got 0"),
         ({"threads": True}, "threads must be a whole number above 0, got True"),
-        ({"affinity": "all"}, "affinity must be 'auto', 'required', None or CPU numbers"),
-        ({"affinity": 3}, "affinity must be 'auto', 'required', None or CPU numbers"),
-        ({"affinity": []}, "expected a CPU for each of 1 threads"),
-        ({"affinity": [0, 0]}, "expected different CPUs"),
-        ({"affinity": [4095]}, "expected CPUs that this process may use"),
-        ({"affinity": [FIRST], "threads": 2}, "expected a CPU for each of 2 threads"),
+        ({"affinity": "all"}, "affinity must be 'auto', 'required' or None, got 'all'"),
+        ({"affinity": [0]}, "affinity must be 'auto', 'required' or None, got"),
         ({"affinity": "required", "threads": 4096}, "expected 4096 free cores for itself"),
         ({"prepare": [(4, 3)]}, "must have the shape"),
     ],
@@ -238,7 +233,7 @@ def test_a_thread_gets_its_own_affinity_back(model):
     thread = threading.Thread(target=narrow)
     thread.start()
     assert ready.wait(LONG)
-    Predictor(model, affinity=[FIRST]).close()
+    Predictor(model, affinity="required").close()
     stop.set()
     thread.join()
     assert found == [{max(ALL)}]
@@ -253,9 +248,10 @@ def test_predictors_of_a_process_share_its_cores_which_grow(model):
         assert set(one.cores) < set(more.cores) or one.cores == more.cores
         assert len(more.cores) == 2
     one.close()
-    assert masks() == {frozenset(two.cores)}
+    assert masks() == {frozenset(two.cores)} and "cores" in repr(two)
     one.close()  # twice does no harm
     two.close()
+    assert "closed" in repr(two)
     assert masks() == {ALL}
 
 
@@ -263,12 +259,6 @@ def test_a_predictor_that_is_dropped_gives_its_cores_back(model):
     Predictor(model)
     gc.collect()
     assert masks() == {ALL} and locks_free()
-
-
-def test_named_cpus_are_taken(model):
-    with Predictor(model, affinity=[FIRST]) as p:
-        assert p.cores == (FIRST,) and "cores" in repr(p)
-    assert "closed" in repr(p)
 
 
 @needs_two
@@ -286,8 +276,6 @@ def test_more_workers_than_cores_warn_or_raise_and_a_kill_frees(packed, model):
         assert all(isinstance(t, tuple) for t in told), told
         with pytest.raises(og.InvalidArgumentsError, match="expected 1 free cores for itself"):
             Predictor(model, affinity="required")
-        with pytest.raises(og.InvalidArgumentsError, match=f"has reserved {FIRST}"):
-            Predictor(model, affinity=[FIRST])
         with pytest.warns(UnpinnedWarning, match=r"runs unpinned.*use fewer workers"):
             p = Predictor(model)
         assert p.cores == () and masks() == {ALL} and "not pinned" in repr(p)
@@ -341,7 +329,7 @@ def test_a_model_on_a_queue_is_not_pinned(model):
         def prepare(self, *shapes):
             """Compile nothing."""
 
-    for affinity in ("auto", "required", [FIRST]):
+    for affinity in ("auto", "required"):
         with pytest.raises(og.UnimplementedError, match="on a SYCL queue can't be pinned"):
             Predictor(OnQueue(), affinity=affinity)
     assert Predictor(OnQueue(), affinity=None).cores == ()

@@ -83,7 +83,7 @@ def test_every_command_answers_an_interrupt_by_its_status(monkeypatch, capsys):
         for action in command._actions:
             action.required = False
         command.set_defaults(run=interrupted)
-        monkeypatch.setattr(cli, "_parser", lambda parser=parser: parser)
+        monkeypatch.setattr(cli, "_parser", lambda _, parser=parser: parser)
         arguments = [name, *(["x"] if name in ("compare", "onnx", "shrink", "explain") else [])]
         arguments += ["x"] if name in ("export", "log") else []
         arguments += ["-o", "x", "--", "x"] if name == "capture" else []

@@ -11,12 +11,18 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 QUICK = ["--quick", "--threads", "1", "--rounds", "2"]
 SHORT = {
     "arrays": ["--size", "32", "--rounds", "1"],
+    "forms": ["--quick", "--seconds", "0.05"],
     "fusions": ["--rounds", "2", "--seconds", "0.1"],
     "overhead": ["--calls", "100", "--rounds", "2"],
     "run": ["call", "weights", "encoder", "shapes", *QUICK, "--peers"],
     "workers": ["--workers", "1", "--rounds", "1", "--seconds", "0.2", "--width", "128"],
 }
-TELLS = {"arrays": "NumPy ms", "fusions": "model/apart", "workers": "batches/s"}
+TELLS = {
+    "arrays": "NumPy ms",
+    "forms": "Default over fastest",
+    "fusions": "model/apart",
+    "workers": "batches/s",
+}
 # Builds a program of oneDNN's first, for minutes.
 ELSEWHERE = {"benchdnn": "tools/test_benchdnn.py"}
 

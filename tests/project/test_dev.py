@@ -106,12 +106,19 @@ def test_a_copy_of_the_tree_keeps_what_was_compiled_in_it(dev, tmp_path, monkeyp
         (["test", "--sanitize=thread", "--isa=avx2"], 2),
         (["nonsense"], 2),
         (["help"], 0),
+        (["--help"], 0),
     ],
 )
 def test_wrong_commands_and_options_end_with_status_2(dev, arguments, status, capsys):
     assert dev.main(arguments) == status
     told = capsys.readouterr()
     assert "Traceback" not in told.err
+
+
+def test_help_lists_each_command(dev, capsys):
+    assert dev.main([]) == 0
+    listed = re.findall(r"^    \./dev (\w+)", capsys.readouterr().out, re.MULTILINE)
+    assert set(listed) == {name for name in dev.COMMANDS if not name.startswith("-")}
 
 
 COMMAND = """

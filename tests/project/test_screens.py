@@ -274,7 +274,7 @@ def test_the_table_of_an_explanation(page):
 def test_what_is_not_supported_is_told_with_a_change(page):
     told = page.ask(
         f"""
-        return [...{output("unsupported")}.querySelectorAll(".jp-RenderedHTML li")].map((e) => ({{
+        return [...{output("unsupported")}.querySelectorAll("details[open]")].map((e) => ({{
           text: e.innerText, box: box(e),
           contrast: contrast(solid(getComputedStyle(e).color), under(e)),
         }}));

@@ -9,7 +9,6 @@ from wrong_cases import AMX, NEW, OLD, OPENMP, attention, before
 
 import onednn_graph_py as og
 from onednn_graph_py.machine import current
-from onednn_graph_py.machine.isa import has_amx, has_avx2
 from onednn_graph_py.model.planning.work import may_be_slow
 from onednn_graph_py.safety.defect import SLOW
 from onednn_graph_py.safety.nodes import group_of
@@ -193,7 +192,7 @@ def test_large_gated_products_run_apart():
     model = b.compile()
     packed = slow_fusion(group_of(b.nodes), current()) is not None
     c = current()
-    packs = has_avx2(c.isa) and not has_amx(c.isa)
+    packs = c.avx2 and not c.amx
     assert packed == (c.version >= (3, 8) and packs)
     in_form = faster_form(group_of(b.nodes), current()) is not None
     assert (len(model.steps()) > 1) == (packed or in_form)
@@ -337,6 +336,6 @@ def test_reference_kernels_are_those_that_were_told():
     del names[few], told[few], found[few]
     assert len(names) > 250
     # Without AVX2 oneDNN has fewer kernels, so more cases run in the reference than are told.
-    few_kernels = not has_avx2(current().isa)
+    few_kernels = not current().avx2
     cases = zip(names, told, found, strict=True)
     assert [n for n, t, f in cases if t != f and not (few_kernels and f)] == []

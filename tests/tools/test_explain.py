@@ -1,11 +1,8 @@
 """Explanations: what they say is what runs."""
 
 import dataclasses
-import html
 import json
 import shutil
-import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,8 +12,8 @@ from graphs import SAME_SIZE
 import onednn_graph_py as og
 from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.model.planning import partitions
-from onednn_graph_py.tools import comparing
-from onednn_graph_py.tools.explaining import OpFacts, StepFacts
+from onednn_graph_py.tools.explaining import OpFacts, StepFacts, times
+from onednn_graph_py.tools.explaining.times import raised
 from onednn_graph_py.tools.explaining.words import step_lines
 
 
@@ -144,6 +141,17 @@ def test_times_speeds_and_shares_fit_together(found):
         assert work.peak_bytes == peaks.bandwidth
         more = work.operations_per_byte > peaks.operations["f32"] / peaks.bandwidth
         assert work.bound == ("compute" if more else "memory")
+
+
+def test_no_peak_is_below_what_a_kernel_reached(found, monkeypatch):
+    slow = dataclasses.replace(found.machine, operations={"f32": 1.0}, bandwidth=1.0)
+    lifted = raised(slow, found.steps)
+    assert lifted.operations == {"f32": max(s.work.operations_per_second for s in found.steps)}
+    assert lifted.bandwidth == 1.0  # all that these steps read lies in the cache
+    monkeypatch.setattr(times, "last_cache_bytes", lambda: 0)
+    lifted = raised(slow, found.steps)
+    assert lifted.bandwidth == max(s.work.bytes_per_second for s in found.steps)
+    assert raised(found.machine, found.steps).operations == found.machine.operations
 
 
 def test_another_model_of_the_same_name_does_not_disturb_times():
@@ -335,45 +343,7 @@ def test_wrong_arguments_are_refused():
         og.explain("model")
 
 
-def test_places_in_one_file_are_told_in_a_line():
-    def step(*places):
-        return StepFacts(tuple(OpFacts("Add", "", p) for p in places), "oneDNN", (), ())
-
-    told = [
-        (["a.py:3", "a.py:5", "a.py:3"], ["a.py:3, 5"]),
-        (["In[2]:1", "<string>:2", "b c.py:9"], ["In[2]:1", "b c.py:9"]),
-        (
-            ["d/g.json: graph[0] 'x: 1'", "d/g.json: graph[12]"],
-            ["d/g.json: graph[0] 'x: 1', graph[12]"],
-        ),
-    ]
-    for given, lines in told:
-        assert step_lines(step(*given)) == [("made at", line) for line in lines]
-
-
-def test_another_install_is_asked_what_it_would_do(tmp_path):
-    found = with_unsupported_op().explain(seconds=0, what_if=False, onednn="here")
-    (line,) = (n for n in found.notes if n.startswith("with oneDNN "))
-    assert "unsupported" in line and sys.executable in line
-    found = chain().explain(seconds=0, what_if=False, onednn=["here"])
-    (line,) = (n for n in found.notes if n.startswith("with oneDNN "))
-    told = [" + ".join(o.kind for o in s.ops) for s in found.steps]
-    assert line.endswith(f"{len(told)} steps: {'; '.join(told)}")
-    with pytest.raises(og.InvalidArgumentsError, match="virtual environment"):
-        chain().explain(seconds=0, onednn=str(tmp_path / "none"))
-
-
-def test_what_another_install_does_better_is_a_way_to_fuse(monkeypatch):
-    def another(builder, **options):
-        steps = (og.Step(("Exp", "Pow", "ReLU"), tuple(n.name for n in builder.nodes), "oneDNN"),)
-        run = comparing.Run("", "python9", "0.1.0", "9.9.9", "OpenMP", steps=steps)
-        return SimpleNamespace(runs=(run,))
-
-    monkeypatch.setattr(comparing, "compare", another)
-    found = with_unsupported_op().explain(seconds=0, onednn="another")
-    (reason,) = (r for r in found.reasons if r.kind == "Pow")
-    (text,) = reason.elsewhere
-    assert text.startswith("use oneDNN 9.9.9: fuses with ")
-    assert f"to fuse it: {text}" in str(found) and html.escape(text) in found._repr_html_()
-    assert text in json.dumps(found.to_dict()).replace('\\"', '"')
-    assert any(n.startswith("with oneDNN 9.9.9 (OpenMP, python9): 1 step: ") for n in found.notes)
+def test_places_are_told_once_and_in_a_line():
+    places = ("a.py:3", "d/g.json: graph[12]", "<string>:2", "a.py:3")
+    step = StepFacts(tuple(OpFacts("Add", "", p) for p in places), "oneDNN", (), ())
+    assert step_lines(step) == [("made at", "a.py:3, d/g.json: graph[12]")]

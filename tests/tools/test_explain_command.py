@@ -49,7 +49,7 @@ def test_the_command_rewrites_as_run_does(capsys, file):
     assert read == ({"bf16"} if lacks("bf16") is None else {"bf16", "f32"})
     status, _, said = run(capsys, file, "--set", "dt=bf16,f32", *words)
     assert status == 2
-    assert "one graph is explained at a time, these options make 2" in said
+    assert "--set: expected options for one graph, these make 2" in said
     assert run(capsys, file, "--set", "nonsense=1")[0] == 2
 
 

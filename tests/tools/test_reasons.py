@@ -304,12 +304,6 @@ def product_of_two_eighth_floats(b):
     return b.op("MatMul", x, w, name="fc")
 
 
-def attention_with_something_else(b):
-    q, k, v = (b.input((1, 2, 8, 4), name=n) for n in "qkv")
-    y = b.op("ReLU", b.op("MatMul", q, k, transpose_b=True, name="scores"), name="act")
-    return b.op("MatMul", b.op("SoftMax", y, axis=-1, name="soft"), v, name="mix")
-
-
 def pool_of_channels_last(b):
     y = b.op("MaxPool", b.input((1, 6, 6, 8)), name="pool", **POOL)
     return b.op("Add", y, noise(8), name="sum")
@@ -376,7 +370,7 @@ CASES = [
     Case(bias_gradient_of_channels_first, "gradient", "unsupported", "ReduceSum"),
     Case(power(1.7), "pow", "unsupported", None, "no cpu kernel for Pow", name="power 1.7"),
     Case(power(2.0), "pow", "alone", None, "fuse with Sigmoid 'sigmoid'", name="power 2.0"),
-    Case(power(-0.5), "pow", "alone", "move Pow 'pow' before", name="power -0.5"),
+    Case(power(-0.5), "pow", "alone", None, name="power -0.5"),
     Case(wide_layer_norm, "norm", "unsupported", "with two dims"),
     *(
         Case(
@@ -388,7 +382,7 @@ CASES = [
     Case(aligned_corners, "resize", "unsupported", "half_pixel"),
     Case(sum_over_one, "sum", "unsupported", "StaticReshape", "compile failed"),
     Case(moved_in_between, "act", "alone", "move ReLU 'act' before"),
-    Case(cast_in_between, "act", "alone", "in bf16, without TypeCast 'cast'", dtype="bf16"),
+    Case(cast_in_between, "act", "alone", "ops connected with ReLU 'act' in bf16", dtype="bf16"),
     Case(attention_of_bf16_and_f32, "mix", "alone", "in bf16", dtype="bf16"),
     Case(attention_with_probabilities, "soft", "alone", "do not return 'p'"),
     Case(mask_of_other_rank, "scores", "in parts", "1x2x8x8", "another rank", until=(3, 13)),
@@ -418,7 +412,6 @@ CASES = [
     Case(concat_of_other_scales, "from_x", "alone", "the scale and zero point of"),
     Case(norm_with_a_zero_point, "from_x", "alone", "set zps of Dequantize 'from_x' to 0"),
     Case(shape_as_an_input, "gradient", "unsupported", "with its shape as an attribute"),
-    Case(attention_with_something_else, "soft", "alone", "leave out ReLU 'act'"),
     Case(pool_of_channels_last, "pool", "in parts", None, "channels-last"),
     Case(pool_and_whole_operand, "pool", "in parts", None, "more than one wide dim"),
     # A TypeCast between them is no way around: 3.7 is wrong then too.
@@ -538,9 +531,7 @@ def test_a_data_type_that_this_cpu_lacks(op):
         assert not mine  # it fuses
         return
     (reason,) = mine
-    gpus = og.version()["gpu_runtime"].lower() != "none"
-    why = f"{missing}; it is supported on a GPU" if gpus else missing
-    assert (reason.status, reason.why) == ("unsupported", why)
+    assert (reason.status, reason.why) == ("unsupported", missing)
     told = {c.description: c for c in reason.changes}
     assert any(" alone in f32, with TypeCasts" in d for d in told)
     assert any("all 2 ops connected" in d and "in f32" in d for d in told)
@@ -553,7 +544,7 @@ def test_a_data_type_that_this_cpu_lacks(op):
     ("build", "said"),
     [
         (product_of_eighth_floats, "input 0 of Dequantize 'from_x' s8"),
-        (product_of_two_eighth_floats, "s8 instead of" if VNNI else None),
+        (product_of_two_eighth_floats, None),
     ],
 )
 def test_8_bit_floats_that_this_cpu_lacks(build, said):
@@ -713,15 +704,12 @@ def test_a_graph_that_fuses_has_no_reasons():
     assert reasons(b) == ()
 
 
-def test_an_op_says_where_it_was_made_and_prints():
+def test_an_op_says_where_it_was_made():
     b = built(reciprocal)
     (reason,) = [r for r in reasons(b) if r.op == "one_over"]
     file, _, line = reason.where.rpartition(":")
     assert file == __file__
     assert 'name="one_over"' in Path(file).read_text().splitlines()[int(line) - 1]
-    text = str(reason)
-    assert text.startswith(f"Reciprocal 'one_over' ({reason.where}): unsupported: ")
-    assert "\n  write Reciprocal 'one_over' as a Divide (Divide): supported" in text
 
 
 def test_shapes_that_only_a_call_tells():
@@ -733,14 +721,10 @@ def test_shapes_that_only_a_call_tells():
         return b
 
     b = graph()
-    unknown = {r.op: r for r in reasons(b)}
-    assert "as products (Square)" in unknown["pow"].changes[0].description
     known = {r.op: r for r in reasons(b, shapes=[(4, 3, 16)])}
     assert any("with two dims" in c.description for c in known["norm"].changes)
-    (change,) = unknown["pow"].changes
-    model = change.apply(b).compile(warn=False)
-    assert ("Square",) in [s.ops for s in model.steps((4, 3, 16))]
     assert b.inputs[0].shape == (-1, 3, 16)
+    assert og.explain(b).reasons == ()
     with pytest.raises(og.InvalidArgumentsError, match="one for each of 1 inputs, got 2"):
         reasons(b, shapes=[(4, 3, 16), (1,)])
     with pytest.raises(og.OneDNNError):
@@ -844,18 +828,17 @@ def test_equal_layers_are_searched_once(monkeypatch):
             y = b.op("SoftMax", y, axis=-1)
         b.output(result=y)
         asked.clear()
-        found = reasons(b)
-        tried, changes = len(asked), sum(len(r.changes) for r in found)
-        mine = [r for r in found if r.kind == "Reciprocal"]
+        mine = [r for r in reasons(b) if r.kind == "Reciprocal"]
         assert [r.op for r in mine] == [f"one_over{i}" for i in range(layers)]
-        for r in mine:
+        told = [r for r in mine if r.changes]
+        for r in told:
             assert r.changes[0].description == f"write Reciprocal {r.op!r} as a Divide (Divide)"
-        check_change(b, mine[-1], mine[-1].changes[0])
-        return tried, changes
+        check_change(b, told[-1], told[-1].changes[0])
+        others = {r.why for r in mine if not r.changes}
+        assert others == {f"as Reciprocal {told[-1].op!r}, whose surroundings look the same"}
+        return len(asked)
 
-    (few, changes), (many, more_changes) = count(4), count(24)
-    # In a layer like one before, only what helped there is tried.
-    assert many - few == more_changes - changes
+    assert count(4) == count(24)
 
 
 # -- the gallery and oneDNN's own graphs

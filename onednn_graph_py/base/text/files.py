@@ -1,4 +1,4 @@
-"""Files that are read within a limit, and text files that are written as a whole."""
+"""Files that are read within a limit, and files that are written as a whole."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 import stat
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import BinaryIO, TextIO
 
 from ..errors import InvalidArgumentsError
@@ -94,13 +94,16 @@ def told(error: Exception) -> str:
     return str(error)
 
 
-def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Write a file of UTF-8, so that one that is interrupted leaves what was there before.
+def write_whole(path: str | os.PathLike[str], contents: str | Iterable[bytes | memoryview]) -> None:
+    """Write a file, text as UTF-8, so that one that is interrupted leaves what was there before.
 
     A pipe, a device, or a file in a folder that can't be written to, is written to as it is.
 
     - raises `OSError`: the file can't be written
     """
+    parts: Iterable[bytes | memoryview] = (
+        [contents.encode()] if isinstance(contents, str) else contents
+    )
     target = os.path.realpath(path)
     try:
         mode = os.stat(target).st_mode
@@ -109,13 +112,13 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
     folder, name = os.path.split(target)
     special = os.path.abspath(path).startswith(("/dev/", "/proc/"))
     if special or not _replaceable(target, mode) or not os.access(folder, os.W_OK):
-        with open(path, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with open(path, "wb") as file:
+            file.writelines(parts)
         return
     partial = os.path.join(folder, f".{name[:100]}.{secrets.token_hex(8)}.partial")
     try:
-        with open(partial, "x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with open(partial, "xb") as file:
+            file.writelines(parts)
         if mode is not None:
             os.chmod(partial, stat.S_IMODE(mode))
         os.replace(partial, target)

@@ -52,7 +52,10 @@ def add_set(parser: ArgumentParser, help: str) -> None:
 def add_seed(parser: ArgumentParser) -> None:
     """Add ``--seed``."""
     parser.add_argument(
-        "--seed", type=int, default=0, help="seed for generated inputs (default: %(default)s)"
+        "--seed",
+        type=at_least(0),
+        default=0,
+        help="seed for generated inputs (default: %(default)s)",
     )
 
 

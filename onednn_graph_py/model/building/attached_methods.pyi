@@ -235,5 +235,7 @@ class ModelMethods:
         timeout: float = 120.0,
     ) -> Explanation:
         """Report what runs, how fast, and why ops were not fused."""
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model into a file, which `load` compiles again."""
     def verify(self, *inputs: Any, seed: int = 0, **named: Any) -> Verification:
         """Call a model twice, and compare its outputs with the reference in NumPy."""

@@ -17,7 +17,7 @@ from ...reference.rounding import NUMPY_DTYPES, round_to
 _PACKED = ("s4", "u4")
 _ALIGNMENT = 64
 _FLOATS = ("f32", "bf16", "f16", "f8_e4m3", "f8_e5m2")
-_DTYPES = {**NUMPY_DTYPES, **HOST_DTYPES}
+ARRAY_DTYPES = {**NUMPY_DTYPES, **HOST_DTYPES}
 
 
 # The memory of copies, by its address.
@@ -26,7 +26,7 @@ _apart: WeakValueDictionary[int, npt.NDArray[Any]] = WeakValueDictionary()
 
 def converted(values: npt.NDArray[Any], dtype: str, name: str) -> npt.NDArray[Any]:
     """Convert an array to a data type of oneDNN; floats are rounded, integers must fit."""
-    target = _DTYPES[dtype]
+    target = ARRAY_DTYPES[dtype]
     if values.dtype == target:
         return values
     if values.dtype.kind not in "biufV":
@@ -79,7 +79,7 @@ def pickled(stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def restored(stored: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
     """Return an unpickled constant; a copy, unless it can be used where it lies."""
     if dtype not in _PACKED:
-        stored = stored.view(_DTYPES[dtype])
+        stored = stored.view(ARRAY_DTYPES[dtype])
     return stored if _misfit(stored) is None else aligned_copy(stored)
 
 

@@ -268,7 +268,8 @@ def largest_difference(one: Array, other: Array) -> float:
     return float(differences.max(initial=0.0))
 
 
-def _compared(name: str, dtype: str, actual: Array, expected: Array, allowed: Array) -> OutputCheck:
+def compared(name: str, dtype: str, actual: Array, expected: Array, allowed: Array) -> OutputCheck:
+    """Compare an output with what it should be, element by element."""
     got, want = actual.astype(np.float64), expected.astype(np.float64)
     error = _differences(got, want)
     with np.errstate(all="ignore"):
@@ -368,7 +369,7 @@ class Expected:
             value = self._values.get(i)
             dtype = value.dtype if value is not None else self._inputs[i]
             name = (names or {}).get(i) or (value.name if value is not None else "") or str(i)
-            checks.append(_compared(name, dtype, np.asarray(array), self.value(i), self.allowed(i)))
+            checks.append(compared(name, dtype, np.asarray(array), self.value(i), self.allowed(i)))
         return Verification(tuple(checks), _REFERENCE)
 
 

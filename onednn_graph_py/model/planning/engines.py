@@ -28,8 +28,3 @@ def _with_huge_pages() -> _core.engine:
     except UnimplementedError:  # SYCL has its own memory
         return _core.engine("cpu", 0)
     return _core.make_engine_with_allocator("cpu", 0, allocator)
-
-
-def set_engine(kind: str, engine: _core.engine) -> None:
-    """Set the engine of a kind for models that are compiled from now on."""
-    _engines[kind] = engine

@@ -116,9 +116,6 @@ def helper(draft: PlanDraft, candidate: Candidate) -> Fate | None:
         return Wrong(f"a test of this partition on this machine: {verdict}")
     candidate.verified = str(verdict)
     candidate.unverified = verdict.detail if verdict.outcome == Outcome.UNVERIFIED else ""
-    slow = verdict.outcome == Outcome.SLOW and draft.options.slow_fusions == "avoid"
-    if slow and len(candidate.nodes) > 1:
-        return Slow(f"it is slower fused than as separate ops: {verdict.detail}")
     return None
 
 
@@ -135,8 +132,8 @@ def compiles(draft: PlanDraft, candidate: Candidate) -> Fate | None:
 
 def stop_watch(draft: PlanDraft, candidate: Candidate) -> Fate | None:
     """Measure the compiled partition against its separate ops."""
-    draft, nodes = draft, candidate.nodes
-    if draft.judge is not None or not _judges_speed(draft, candidate):  # a helper measures it
+    nodes = candidate.nodes
+    if not _judges_speed(draft, candidate):
         return None
     assert candidate.compiled is not None
     fused = step_of(draft, nodes, candidate.compiled)

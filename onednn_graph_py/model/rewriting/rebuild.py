@@ -9,7 +9,6 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ... import _core
 from ...base.errors import InvalidArgumentsError
 from ..building.builder import GraphBuilder
 from ..building.value import Node, Value
@@ -50,8 +49,6 @@ class Edit:
     hidden: frozenset[int] = frozenset()  # numbers of values that are no longer outputs
     # the kinds of ops at some positions, to check that an edit is for a graph
     kinds: Mapping[int, str] = field(default_factory=dict)
-    fpmath_mode: str | None = None
-    apply_to_int: bool | None = None  # options of the copy; by default the builder's
 
 
 class Copy:
@@ -64,9 +61,8 @@ class Copy:
     def __init__(self, source: GraphBuilder, edit: Edit) -> None:
         self.source = source
         self.edit = edit
-        to_int = source.apply_to_int if edit.apply_to_int is None else edit.apply_to_int
         self.builder = GraphBuilder(
-            source.engine_kind, edit.fpmath_mode or source.fpmath_mode, apply_to_int=to_int
+            source.engine_kind, source.fpmath_mode, apply_to_int=source.apply_to_int
         )
         self.stands: dict[int, int] = {}
         self.values: dict[int, Value] = {}
@@ -254,10 +250,3 @@ def _mark_outputs(copy: Copy, kept: Sequence[int], part: bool) -> None:
         outside |= {v.id for n in others for v in n.inputs}
         outputs = {f"v{numbers[i]}": v for i, v in made.items() if i in outside}
     copy.builder.output(**{name: copy.values[v.id] for name, v in outputs.items()})
-
-
-def for_gpu(builder: GraphBuilder) -> GraphBuilder:
-    """Copy a graph for GPUs."""
-    made = builder.snapshot()
-    made.engine_kind = _core.engine.kind.gpu
-    return made

@@ -63,13 +63,12 @@ def _as_sum(ops: Ops, node: Node) -> bool:
 
 
 def _windows(
-    ops: Ops, node: Node, wide: Value, narrow: Value, kernel: Dims, *, transposed: bool = False
+    ops: Ops, node: Node, wide: Value, narrow: Value, kernel: Dims
 ) -> tuple[dict[str, Dims], Dims]:
     """Return explicit paddings for an op's windows, and the elements behind the last window.
 
     - `wide`, `narrow`: the tensor over which the windows slide, and the one with an element for
       each window
-    - `transposed`: whether the op is a transposed convolution, or its gradient
     """
     given, made = ([(ops.shapes[v.id], v.dtype) for v in s] for s in (node.inputs, node.outputs))
     call = make_call(row(node.kind), given, node.attrs, made)
@@ -77,7 +76,7 @@ def _windows(
     spatial, count = (
         shape[1:-1] if last else shape[2:] for shape in (ops.shapes[v.id] for v in (wide, narrow))
     )
-    at = windows(call, spatial, kernel, count, transposed=transposed)
+    at = windows(call, spatial, kernel, count)
     beyond = [s - b - d for s, b, d in zip(at.span, at.begin, spatial, strict=True)]
     pads = {"pads_begin": at.begin, "pads_end": tuple(max(n, 0) for n in beyond)}
     return pads, tuple(max(-n, 0) for n in beyond)
@@ -107,7 +106,7 @@ def _as_convolution(ops: Ops, node: Node) -> bool:
     """Write the gradient of a transposed convolution's data as the convolution that it is."""
     diff, weights = node.inputs
     kernel = _kernel(ops, node, weights)
-    pads, _ = _windows(ops, node, diff, node.outputs[0], kernel, transposed=True)
+    pads, _ = _windows(ops, node, diff, node.outputs[0], kernel)
     order = _TRANSPOSED_FORMATS[node.attr("weights_format")]
     attrs = {**node.attrs, **pads, "auto_pad": "None", "weights_format": order}
     ops.op("Convolution", diff, weights, **attrs)
@@ -130,11 +129,11 @@ def _with_paddings(ops: Ops, node: Node) -> bool:
     left: dict[str, Any] = {}
     if node.kind == "ConvTranspose":
         kernel = _kernel(ops, node, node.inputs[1])
-        pads, behind = _windows(ops, node, made, first, kernel, transposed=True)
+        pads, behind = _windows(ops, node, made, first, kernel)
         left["output_padding"] = behind
     elif node.kind == "ConvTransposeBackwardWeights":
         kernel = _kernel(ops, node, made)
-        pads, _ = _windows(ops, node, node.inputs[1], first, kernel, transposed=True)
+        pads, _ = _windows(ops, node, node.inputs[1], first, kernel)
     else:
         pads, _ = _windows(ops, node, first, made, node.attrs["kernel"])
         left["rounding_type"] = "floor"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -95,8 +94,8 @@ class Step(NamedTuple):
         oneDNN, a fusion that is slower than its separate ops, or the error from compiling them
         together. Empty if there is no such reason.
     verified : str
-        The verdict of ``check="verify"``: ``right``, ``slow`` or ``unverified``, with the reason;
-        it says if only a part of the results was compared. Empty without that option, and for
+        The verdict of ``check="verify"``: ``right`` or ``unverified``, with the reason; it says if
+        only a part of the results was compared. Empty without that option, and for
         steps that oneDNN does not compute.
     measured : str
         The times of its group as written and in other forms, where they were measured.
@@ -412,6 +411,17 @@ class CompiledGraph(_core._model_base, ModelMethods):
     def copies(self) -> int:
         """The number of arrays copied so far: for strides, alignment, or another device."""
         return self._counters.copies
+
+    @property
+    def sizes(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
+        """The shapes of the inputs for which it is compiled, the least recently used first."""
+        with self._lock:
+            return tuple(self._made)
+
+    @property
+    def measured(self) -> Paces:
+        """The times by which its groups run as written, apart or in another form."""
+        return dict(self._shared.measured)
 
     def steps(self, *shapes: Sequence[int]) -> tuple[Step, ...]:
         """List the model's steps, in order.
@@ -751,18 +761,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
 
     def __reduce__(self) -> Any:
         device = None if self._queue is None else self._queue.queue.sycl_device.get_filter_string()
-        return _restored, (self.builder, self.options, device, dict(self._shared.measured))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the graph into a file, as `GraphBuilder.save` does.
-
-        Raises
-        ------
-        InvalidArgumentsError
-            The model released its constants (`release_constants`).
-        """
-        require_plain(self.builder.constants, f"{self.name}.save")
-        self.builder.save(path)
+        return _restored, (self.builder, self.options, device, self.measured)
 
 
 def _require_edges_for_queue(name: str, builder: GraphBuilder) -> None:

@@ -251,12 +251,12 @@ def _key_of(array: Any, i: int, name: str) -> tuple[tuple[int, ...], str]:
         raise TypeError(
             f"{name}: argument {i} must be an array or support DLPack, got {type(array).__name__}"
         )
-    # torch has its own dtypes, with NumPy's names: ``torch.bfloat16``.
-    kind, _, torch_name = str(dtype).partition(".")
-    known = dtype_name(torch_name if kind == "torch" else dtype)
-    if known == "f64":
+    shape = tuple(int(d) for d in array.shape)
+    text = str(dtype)
+    own = text.removeprefix("torch.")  # torch has its own dtypes: ``torch.bfloat16``
+    if own == "float64":
         raise InvalidDataTypeError(f"{name}: argument {i}: {NO_F64.format(dtype)}")
-    return tuple(int(d) for d in array.shape), known
+    return shape, dtype_name(dtype if own == text else own)
 
 
 def _narrowed(array: Any) -> Any:

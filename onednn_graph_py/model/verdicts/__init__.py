@@ -1,4 +1,4 @@
-"""Verdicts on partitions: whether oneDNN computes them right and as fast as their separate ops.
+"""Verdicts on partitions: whether oneDNN computes them right.
 
 A helper process, which may crash or hang, judges each partition once; the verdict is kept on disk.
 """

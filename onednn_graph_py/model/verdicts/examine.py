@@ -25,7 +25,6 @@ from ..checking.expected import Expected
 from .arrays import draws_of, written
 from .portion import picked, picks_for, seconds_of, shapes_of
 from .running import DIRT, Ended, Ops, Run, bits, engine_with_dirt, same, with_threads
-from .speed import slowness
 from .subject import Subject
 from .verdict import Limits, Outcome, Verdict
 
@@ -113,7 +112,7 @@ def _results(
     """Compile and run a subject with some threads; return its outputs."""
     engine = engine_with_dirt()
     with with_threads(threads):
-        partition = graph.partition(subject.ops, set(subject.outputs), "fusion")
+        partition = graph.partition()
         if partition is None:
             raise Ended(Outcome.UNVERIFIED, "oneDNN does not make one partition of it alone")
         try:
@@ -163,7 +162,7 @@ def examine(subject: Subject, limits: Limits) -> Verdict:
       so
     """
     start = time.monotonic()
-    detail, reduced, ratio = "", False, None
+    detail, reduced = "", False
     outcome, passing = Outcome.RIGHT, False
     try:
         if any(t.opaque for t in subject.tensors):
@@ -179,13 +178,9 @@ def examine(subject: Subject, limits: Limits) -> Verdict:
                 break
         if subject.threads > 1 and threads_can_be_set():
             comparison.check(_results(subject, graph, arrays, 1), " with one thread")
-        if limits.speed and len(subject.ops) > 1:
-            slow, ratio = slowness(subject, graph, arrays, limits.speed)
-            if slow:
-                outcome, detail = Outcome.SLOW, slow
     except Ended as e:
         outcome, detail, passing = e.outcome, e.detail, e.passing
     if reduced:
         said = f"{100 * comparison.share:.2g} % of its elements were compared"
         detail = f"{detail}; {said}" if detail else said
-    return Verdict(outcome, detail, reduced, ratio, time.monotonic() - start, passing)
+    return Verdict(outcome, detail, reduced, time.monotonic() - start, passing)

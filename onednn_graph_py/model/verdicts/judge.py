@@ -34,14 +34,11 @@ class Judge:
 
     - `reference`: time limit of the reference for one partition, in seconds. If it would take
       longer than a small part of that, the judge compares only some of the results.
-    - `speed`: seconds for measuring a partition and its separate ops; 0 to measure nothing
     - `timeout`: time limit of a partition in seconds, after which it counts as hanging
     """
 
-    def __init__(
-        self, *, reference: float = 1.0, speed: float = 0.1, timeout: float = 60.0
-    ) -> None:
-        self._limits = Limits(reference, speed)
+    def __init__(self, *, reference: float = 1.0, timeout: float = 60.0) -> None:
+        self._limits = Limits(reference)
         self._timeout = timeout
         self._helper: Process | None = None
         self._fresh = True  # it has judged nothing yet

@@ -9,7 +9,7 @@ from ... import _core
 from ...machine.store import Entries, folder, machine
 from .verdict import Limits, Outcome, Verdict
 
-_TYPES = {"detail": str, "reduced": bool, "ratio": float | int | None, "seconds": float | int}
+_TYPES = {"detail": str, "reduced": bool, "seconds": float | int}
 
 
 class Kept:

@@ -15,7 +15,7 @@ from ...base.dtypes import pack_int4, unpack_int4
 from ...base.errors import OneDNNError
 from ...reference.rounding import NUMPY_DTYPES
 from ..building.value import new_id
-from .subject import Operation, Subject
+from .subject import Subject
 from .verdict import Outcome
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "Run",
     "bits",
     "engine_with_dirt",
-    "plain_engine",
     "same",
     "with_threads",
 ]
@@ -138,14 +137,7 @@ def engine_with_dirt() -> _core.engine:
             _engines.append(_core.make_engine_with_allocator("cpu", 0, allocator))
         except OneDNNError:
             _engines.append(_core.engine("cpu", 0))
-        _engines.append(_core.engine("cpu", 0))
     return _engines[0]
-
-
-def plain_engine() -> _core.engine:
-    """Return the engine for measuring time, with oneDNN's default allocator."""
-    engine_with_dirt()
-    return _engines[1]
 
 
 # -- compiling
@@ -167,7 +159,6 @@ class Ops:
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self.ids = [new_id() for _ in subject.tensors]
-        self.number = {i: t for t, i in enumerate(self.ids)}
 
     def plain(self, t: int) -> _core.logical_tensor:
         """Describe a tensor as the graph declares it."""
@@ -179,34 +170,27 @@ class Ops:
         layout = _core.logical_tensor.layout_type.strided
         return _core.logical_tensor(self.ids[t], tensor.dtype, tensor.shape, layout, of)
 
-    def partition(self, ops: Sequence[Operation], read: set[int], policy: str) -> Any:
-        """Partition some ops; return their one supported partition, or None.
-
-        Tensors in `read` stay outputs, as other ops read them.
-        """
+    def partition(self) -> Any:
+        """Partition the ops; return their one supported partition, or None."""
         subject = self.subject
         g = _core.graph(subject.engine_kind)
         g.set_fpmath_mode(subject.fpmath_mode, subject.apply_to_int)
-        for op in ops:
+        for op in subject.ops:
             o = _core.op(new_id(), op.kind, op.kind.lower())
             o.add_inputs([self.plain(t) for t in op.inputs])
             o.add_outputs([self.plain(t) for t in op.outputs])
             for name, value in op.attrs:
                 o.set_attr(name, list(value) if isinstance(value, tuple) else value)
             g.add_op(o)
-        inside = {t for op in ops for t in op.inputs}
-        for t in (t for op in ops for t in op.outputs if t in read and t in inside):
+        for t in {t for op in subject.ops for t in op.inputs}.intersection(subject.outputs):
             end = _core.op(new_id(), "End", "end")
             end.add_input(self.plain(t))
             g.add_op(end)
         g.finalize()
-        made = [p for p in g.get_partitions(policy) if self._computes(p)]
+        made = [p for p in g.get_partitions("fusion") if p.get_output_ports()]
         if len(made) != 1 or not made[0].is_supported():
             return None
         return made[0]
-
-    def _computes(self, partition: _core.partition) -> bool:
-        return bool(partition.get_output_ports())
 
     def compiled(
         self,

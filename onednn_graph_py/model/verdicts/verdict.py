@@ -11,8 +11,6 @@ class Limits:
     """The limits of time and memory for judging one partition."""
 
     reference: float = 1.0  # time limit of the reference, in seconds
-    # seconds for comparing its time with that of its separate ops; 0 to measure nothing
-    speed: float = 0.1
     memory: float = 0.25  # the share of the free memory that its tensors may take, from 0 to 1
 
 
@@ -20,15 +18,13 @@ class Outcome(str, Enum):
     """The outcome of judging a partition; messages print its value."""
 
     RIGHT = "right"
-    """The results agree with the reference, and the partition is not slower than separate ops."""
+    """The results agree with the reference."""
     WRONG = "wrong"
     """A result is wrong, or differs from call to call."""
     CRASHED = "crashed"
     """The process that ran the partition crashed."""
     HUNG = "hung"
     """The partition took longer than the time limit."""
-    SLOW = "slow"
-    """The partition is right, but slower than its separate ops."""
     UNVERIFIED = "unverified"
     """The partition could not be judged."""
 
@@ -44,11 +40,9 @@ class Verdict:
     ----------
     outcome : Outcome
     detail : str
-        The error, the signal, the slowdown, or why it could not be judged; may be empty.
+        The error, the signal, or why it could not be judged; may be empty.
     reduced : bool
         Whether only some of its results were compared; `detail` says which ones.
-    ratio : float, optional
-        Its time divided by that of its separate ops; None if it was not measured.
     seconds : float
         The time that judging took.
     passing : bool
@@ -61,7 +55,6 @@ class Verdict:
     outcome: Outcome
     detail: str = ""
     reduced: bool = False
-    ratio: float | None = None
     seconds: float = 0.0
     passing: bool = False
     kept: bool = False

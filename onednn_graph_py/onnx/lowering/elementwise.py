@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 
 from ...frontends.recipes import ELEMENTWISE, chosen, clamp, gelu, power, prelu
 from ...model.building.value import Value
-from .table import Call, NotLowered, lowers
+from .table import FLOATS, Call, NotLowered, lowers
 
 
-def _function(op_type: str, method: str, **attributes: float) -> None:
-    """Enter an op that oneDNN has as ONNX has it, with the defaults of its attributes."""
+def _rows(inputs: int, rows: Mapping[str, Callable[..., Value]], domain: str = "") -> None:
+    """Enter functions of a call and of its first inputs, which are in floating point."""
 
-    @lowers(op_type)
-    def function(call: Call) -> Value:
-        [x] = call.floats(0)
+    def lowered(function: Callable[..., Value], call: Call) -> Value:
+        return function(call, *call.floats(*range(inputs)))
+
+    for op_type, function in rows.items():
+        lowers(op_type, domain=domain)(partial(lowered, function))
+
+
+def _method(name: str, **attributes: float) -> Callable[..., Value]:
+    """Return a method of the builder, with ONNX's defaults of the attributes."""
+
+    def function(call: Call, *values: Value) -> Value:
         given = {name: float(call.attribute(name, d)) for name, d in attributes.items()}
-        made: Value = getattr(call.b, method)(x, **given)
+        made: Value = getattr(call.b, name)(*values, **given)
         return made
 
-
-for _method, _, _op_type in ELEMENTWISE:
-    _function(_op_type, _method)
-_function("Softplus", "softplus")
-_function("Elu", "elu", alpha=1.0)
-_function("LeakyRelu", "leaky_relu", alpha=0.01)
-_function("HardSigmoid", "hard_sigmoid", alpha=0.2, beta=0.5)
+    return function
 
 
-@lowers("Celu")
-def _celu(call: Call) -> Value:
-    [x] = call.floats(0)
+def _celu(call: Call, x: Value) -> Value:
     alpha = float(call.attribute("alpha", 1.0))
     if alpha == 1:
         return call.b.elu(x, alpha=1.0)
@@ -41,52 +42,21 @@ def _celu(call: Call) -> Value:
     return call.b.relu(x) + call.times(call.b.elu(call.times(below, 1 / alpha), alpha=1.0), alpha)
 
 
-@lowers("Selu")
-def _selu(call: Call) -> Value:
-    [x] = call.floats(0)
+def _selu(call: Call, x: Value) -> Value:
     alpha = float(call.attribute("alpha", 1.67326319217681884765625))
     gamma = float(call.attribute("gamma", 1.05070102214813232421875))
     return call.times(call.b.elu(x, alpha=alpha), gamma)
 
 
-@lowers("Softsign")
-def _softsign(call: Call) -> Value:
-    [x] = call.floats(0)
-    return call.b.divide(x, call.b.abs(x) + 1.0)
-
-
-@lowers("Gelu")
-@lowers("Gelu", domain="com.microsoft")
-def _gelu(call: Call) -> Value:
-    [x] = call.floats(0)
+def _gelu(call: Call, x: Value) -> Value:
     return gelu(call, x, approximate=call.attribute("approximate", "none"))
-
-
-@lowers("Swish")
-def _swish(call: Call) -> Value:
-    [x] = call.floats(0)
-    return _gated(call, x)
 
 
 def _gated(call: Call, x: Value) -> Value:
     return x * call.b.sigmoid(call.times(x, float(call.attribute("alpha", 1.0))))
 
 
-@lowers("SwiGLU")
-def _swiglu(call: Call) -> Value:
-    x, y = call.floats(0, 1)
-    return _gated(call, x) * y
-
-
-@lowers("PRelu")
-def _prelu(call: Call) -> Value:
-    x, slope = call.floats(0, 1)
-    return prelu(call, x, slope)
-
-
-@lowers("Clip")
-def _clip(call: Call) -> Value:
-    [x] = call.floats(0)
+def _clip(call: Call, x: Value) -> Value:
     if call.version < 11:
         return clamp(call, x, call.attribute("min"), call.attribute("max"))
     low = call.need(1, "the minimum").item() if call.has(1) else None
@@ -94,66 +64,62 @@ def _clip(call: Call) -> Value:
     return clamp(call, x, low, high)
 
 
-@lowers("Neg")
-def _neg(call: Call) -> Value:
-    [x] = call.floats(0)
-    return call.times(x, -1.0)
-
-
-@lowers("Pow")
-def _pow(call: Call) -> Value:
-    [x] = call.floats(0)
+def _pow(call: Call, x: Value) -> Value:
     exponents = call.need(1, "the exponent")
     if exponents.size != 1 or exponents.ndim > x.ndim:
         raise NotLowered("the exponents are a tensor")
     return power(call, x, float(exponents.item()))
 
 
+_rows(
+    1,
+    {
+        **{op_type: _method(name) for name, _, op_type in ELEMENTWISE},
+        "Celu": _celu,
+        "Clip": _clip,
+        "Elu": _method("elu", alpha=1.0),
+        "Gelu": _gelu,
+        "HardSigmoid": _method("hard_sigmoid", alpha=0.2, beta=0.5),
+        "LeakyRelu": _method("leaky_relu", alpha=0.01),
+        "Neg": lambda call, x: call.times(x, -1.0),
+        "Pow": _pow,
+        "Selu": _selu,
+        "Softplus": _method("softplus"),
+        "Softsign": lambda call, x: call.b.divide(x, call.b.abs(x) + 1.0),
+        "Swish": _gated,
+    },
+)
+_rows(1, {"Gelu": _gelu}, domain="com.microsoft")
+_rows(2, {"PRelu": prelu, "SwiGLU": lambda call, x, y: _gated(call, x) * y})
+
+
 # -- several tensors
 
 
-def _operands(call: Call) -> list[Value]:
-    """Return all inputs; constants of one element do not need more dims than the others."""
+def _folded(method: str, call: Call) -> Value:
     if call.version < 7 and call.attribute("broadcast", 0):
         raise NotLowered("it broadcasts as in opsets before 7")
-    return call.floats(*range(len(call)))
+    first, *others = call.floats(*range(len(call)))
+    for value in others:
+        first = getattr(call.b, method)(first, value)
+    return first
 
 
-def _binary(op_type: str, method: str) -> None:
-    @lowers(op_type)
-    def function(call: Call) -> Value:
-        x, y = _operands(call)
-        made: Value = getattr(call.b, method)(x, y)
-        return made
-
-
-for _op_type, _method in (
+for _op_type, _name in (
     ("Add", "add"),
-    ("Sub", "subtract"),
-    ("Mul", "multiply"),
     ("Div", "divide"),
+    ("Max", "maximum"),
+    ("Min", "minimum"),
+    ("Mul", "multiply"),
+    ("Sub", "subtract"),
+    ("Sum", "add"),
 ):
-    _binary(_op_type, _method)
-
-
-def _folded(method: str) -> Callable[[Call], Value]:
-    def function(call: Call) -> Value:
-        first, *others = _operands(call)
-        for value in others:
-            first = getattr(call.b, method)(first, value)
-        return first
-
-    return function
-
-
-lowers("Max")(_folded("maximum"))
-lowers("Min")(_folded("minimum"))
-lowers("Sum")(_folded("add"))
+    lowers(_op_type)(partial(_folded, _name))
 
 
 @lowers("Mean")
 def _mean(call: Call) -> Value:
-    return call.times(_folded("add")(call), 1 / len(call))
+    return call.times(_folded("add", call), 1 / len(call))
 
 
 @lowers("Where")
@@ -166,7 +132,7 @@ def _where(call: Call) -> Value:
 def _cast(call: Call) -> Value:
     x = call.value(0)
     to = call.result_dtypes[0]
-    if x.dtype in ("s8", "u8") and to in ("f32", "bf16", "f16"):
+    if x.dtype in ("s8", "u8") and to in FLOATS:
         wide = call.b.dequantize(x, scales=[1.0], zps=[0])
         return call.cast(wide, to)
     return call.cast(x, to)

@@ -21,63 +21,38 @@ def _axes(call: Call) -> Sequence[int]:
 def _over_axes(
     call: Call,
     method: str,
-    before: Callable[[Value], Value] | None = None,
-    after: Callable[[Value], Value] | None = None,
+    before: Callable[[Value], Value] = lambda x: x,
+    after: Callable[[Value], Value] = lambda x: x,
 ) -> Value:
     [x] = call.floats(0)
     dtype = x.dtype
-    if before is not None or after is not None:
-        x = call.cast(x, "f32")
-    if before is not None:
-        x = before(x)
+    if method not in EXACT:
+        x = before(call.cast(x, "f32"))
     reduce = extreme if method in EXACT else reduced
     x = reduce(call, method, x, _axes(call), bool(call.attribute("keepdims", 1)))
-    if after is not None:
-        x = after(x)
-    return call.cast(x, dtype)
-
-
-def _reduction(op_type: str, method: str) -> None:
-    @lowers(op_type)
-    def function(call: Call) -> Value:
-        return _over_axes(call, method)
-
-
-for _op_type, _method in (
-    ("ReduceL1", "reduce_l1"),
-    ("ReduceL2", "reduce_l2"),
-    ("ReduceMax", "reduce_max"),
-    ("ReduceMean", "reduce_mean"),
-    ("ReduceMin", "reduce_min"),
-    ("ReduceProd", "reduce_prod"),
-    ("ReduceSum", "reduce_sum"),
-):
-    _reduction(_op_type, _method)
-
-
-@lowers("ReduceSumSquare")
-def _sum_square(call: Call) -> Value:
-    return _over_axes(call, "reduce_sum", before=lambda x: x * x)
-
-
-@lowers("ReduceLogSum")
-def _log_sum(call: Call) -> Value:
-    return _over_axes(call, "reduce_sum", after=call.b.log)
-
-
-@lowers("GlobalAveragePool")
-def _global_average(call: Call) -> Value:
-    return _over_space(call, "reduce_mean")
-
-
-@lowers("GlobalMaxPool")
-def _global_max(call: Call) -> Value:
-    return _over_space(call, "reduce_max")
+    return call.cast(after(x), dtype)
 
 
 def _over_space(call: Call, method: str) -> Value:
     x = call.value(0)
     return reduced(call, method, x, range(2, x.ndim), True)
+
+
+_ROWS: dict[str, Callable[[Call], Value]] = {
+    "GlobalAveragePool": lambda call: _over_space(call, "reduce_mean"),
+    "GlobalMaxPool": lambda call: _over_space(call, "reduce_max"),
+    "ReduceL1": lambda call: _over_axes(call, "reduce_l1"),
+    "ReduceL2": lambda call: _over_axes(call, "reduce_l2"),
+    "ReduceLogSum": lambda call: _over_axes(call, "reduce_sum", after=call.b.log),
+    "ReduceMax": lambda call: _over_axes(call, "reduce_max"),
+    "ReduceMean": lambda call: _over_axes(call, "reduce_mean"),
+    "ReduceMin": lambda call: _over_axes(call, "reduce_min"),
+    "ReduceProd": lambda call: _over_axes(call, "reduce_prod"),
+    "ReduceSum": lambda call: _over_axes(call, "reduce_sum"),
+    "ReduceSumSquare": lambda call: _over_axes(call, "reduce_sum", before=lambda x: x * x),
+}
+for _op_type, _function in _ROWS.items():
+    lowers(_op_type)(_function)
 
 
 @lowers("LpNormalization")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...frontends.recipes import expanded, transposed
 from ...model.building.value import Value
 from .lookups import looked_up
 from .table import FLOATS, Call, NotLowered, lowers
@@ -100,30 +101,9 @@ def _transpose(call: Call) -> Value:
     return transposed(call, x, [a % x.ndim for a in order])
 
 
-def transposed(call: Call, x: Value, order: Sequence[int]) -> Value:
-    """Reorder the dims; a view for what oneDNN does not move."""
-    if [*order] == [*range(x.ndim)]:
-        return x
-    if x.dtype not in FLOATS:
-        return x.transpose([*order])
-    call.need_float(x)
-    return call.b.static_transpose(x, order=[*order])
-
-
 @lowers("Expand")
 def _expand(call: Call) -> Value:
-    x = call.value(0)
-    before, after = x.shape or (), call.result_dims[0]
-    new = len(after) - len(before)
-    sizes = [0] * new + [*before]
-    if any(d == -1 and n in (0, 1) for n, d in zip(sizes, after, strict=True)):
-        raise NotLowered("a new dim is unknown")
-    if 0 in after:
-        raise NotLowered("the result has no elements")
-    wanted = [
-        -1 if i >= new and n == d else d for i, (n, d) in enumerate(zip(sizes, after, strict=True))
-    ]
-    return x.expand(wanted) if wanted != [-1] * x.ndim else x
+    return expanded(call.value(0), call.result_dims[0])
 
 
 @lowers("Tile")
@@ -288,38 +268,22 @@ def _gather(call: Call) -> Value:
     return made
 
 
-@lowers("DepthToSpace")
-def _depth_to_space(call: Call) -> Value:
+@lowers("DepthToSpace", "SpaceToDepth")
+def _depth_and_space(call: Call) -> Value:
     [x] = call.floats(0)
-    size = call.attribute("blocksize")
-    n, c, h, w = _of_image(x)
-    if call.attribute("mode", "DCR") == "DCR":
-        split, order = [n, size, size, c // size**2, h, w], [0, 3, 4, 1, 5, 2]
-    else:
-        split, order = [n, c // size**2, size, size, h, w], [0, 1, 4, 2, 5, 3]
-    blocks = call.b.static_reshape(x, shape=split, special_zero=False)
-    moved = transposed(call, blocks, order)
-    target = [n, c // size**2, h * size, w * size]
-    return call.b.static_reshape(moved, shape=target, special_zero=False)
-
-
-@lowers("SpaceToDepth")
-def _space_to_depth(call: Call) -> Value:
-    [x] = call.floats(0)
-    size = call.attribute("blocksize")
-    n, c, h, w = _of_image(x)
-    split = [n, c, h // size, size, w // size, size]
-    blocks = call.b.static_reshape(x, shape=split, special_zero=False)
-    order = [0, 3, 5, 1, 2, 4]
-    if call.attribute("mode", "DCR") == "CRD":
-        order = [0, 1, 3, 5, 2, 4]
-    moved = transposed(call, blocks, order)
-    target = [n, c * size**2, h // size, w // size]
-    return call.b.static_reshape(moved, shape=target, special_zero=False)
-
-
-def _of_image(x: Value) -> tuple[int, int, int, int]:
+    size, mode = call.attribute("blocksize"), call.attribute("mode", "DCR")
     n, c, h, w = x.shape or ()
     if -1 in (c, h, w):
         raise NotLowered("the dims must be known")
-    return n, c, h, w
+    if call.node.op_type == "SpaceToDepth":
+        split = [n, c, h // size, size, w // size, size]
+        order = [0, 3, 5, 1, 2, 4] if mode == "DCR" else [0, 1, 3, 5, 2, 4]
+        target = [n, c * size**2, h // size, w // size]
+    else:
+        depth = c // size**2
+        split = [n, size, size, depth, h, w] if mode == "DCR" else [n, depth, size, size, h, w]
+        order = [0, 3, 4, 1, 5, 2] if mode == "DCR" else [0, 1, 4, 2, 5, 3]
+        target = [n, depth, h * size, w * size]
+    blocks = call.b.static_reshape(x, shape=split, special_zero=False)
+    moved = transposed(call, blocks, order)
+    return call.b.static_reshape(moved, shape=target, special_zero=False)

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from ...base.errors import InvalidArgumentsError, UnimplementedError
 from ...base.text.names import install_line, printable
-from ...base.text.numbers import seconds_text
+from ...base.text.numbers import bytes_text, seconds_text
 from ...base.text.options import add_command, add_forms, add_seed, at_least, seconds
+from ...ops.terms import shape_text
 from ..options import RTOL, RTOL_INT8
 
 if TYPE_CHECKING:
+    from ...model.checking.expected import Verification
     from ..model import OnnxModel
+    from ..programs import Entry
     from ..tensors import Shape
-    from ..verifying import OnnxVerification
     from .timing import Times
 
 _MORE = """\
@@ -44,7 +46,7 @@ def require_packages() -> None:
 
     - raises `UnimplementedError`: a package is missing; the message says how to install it
     """
-    missing = [n for n in ("onnx", "onnx_ir", "onnxscript") if importlib.util.find_spec(n) is None]
+    missing = [n for n in ("onnx", "onnx_ir") if importlib.util.find_spec(n) is None]
     if missing:
         raise UnimplementedError(f"not installed: {', '.join(missing)}; {install_line('onnx')}")
 
@@ -52,7 +54,6 @@ def require_packages() -> None:
 def _onnx(arguments: argparse.Namespace) -> int:
     require_packages()
     from ..model import entry_of, load
-    from .overview import overview_of
     from .sizes import chosen_shapes, parsed
     from .timing import time_model
 
@@ -63,9 +64,7 @@ def _onnx(arguments: argparse.Namespace) -> int:
     shapes, guessed = chosen_shapes(model.input_dims, sizes)
     model.compile(shapes)
     entry = entry_of(model, shapes)
-    told = {n: (model.input_dtypes[n], s) for n, s in shapes.items()}
-    name = os.path.basename(arguments.file)
-    found: OnnxVerification | None = None
+    found: Verification | None = None
     times: Times | None = None
     inputs = (
         model.random_inputs(shapes, arguments.seed) if arguments.verify or arguments.time else {}
@@ -75,13 +74,21 @@ def _onnx(arguments: argparse.Namespace) -> int:
         found = model.verify(inputs, rtol=arguments.rtol, atol=arguments.atol)
     if arguments.time:
         times = time_model(model, entry, inputs, arguments.file, arguments.seconds)
-    made = overview_of(name, entry, told, guessed, times.steps if times else None)
+    section = entry.program.section
+    head = {
+        "name": os.path.basename(arguments.file),
+        "opset": section.opsets.get("", 0),
+        "inputs": {n: {"dtype": model.input_dtypes[n], "shape": s} for n, s in shapes.items()},
+        "guessed": guessed,
+        "weights_bytes": sum(a.nbytes for a in section.known.values()),
+    }
+    made = model.report().programs[-1]
     if arguments.form == "json":
-        print(json.dumps({**made.to_dict(), **_details(found, times)}, indent=2))
+        print(json.dumps({**head, **made.to_dict(), **_details(found, times)}, indent=2))
     else:
-        print(made)
+        print(_head_text(head), made, sep="\n")
         if times is not None:
-            print(f"\n{_times_text(times)}")
+            print("", *_step_lines(entry, times), _times_text(times), sep="\n")
         if found is not None:
             print(f"\n{found}")
     if arguments.graph is not None:
@@ -112,20 +119,48 @@ def _given(
     return made
 
 
-def _details(found: OnnxVerification | None, times: Times | None) -> dict[str, Any]:
+def _head_text(head: Mapping[str, Any]) -> str:
+    """Return what the file has, and the sizes for which the report is."""
+    told = (f"{n}: {of['dtype']} {shape_text(of['shape'])}" for n, of in head["inputs"].items())
+    weights = bytes_text(head["weights_bytes"])
+    lines = [
+        f"{head['name']}: opset {head['opset']}, {weights} of weights",
+        f"  {', '.join(told) or 'no inputs'}",
+    ]
+    if head["guessed"]:
+        sizes = ", ".join(f"{n}={size}" for n, size in head["guessed"].items())
+        lines.append(f"  open dims, without a size from --set: {sizes}")
+    return printable("\n".join(lines))
+
+
+def _step_lines(entry: Entry, times: Times) -> list[str]:
+    """Return the times of the partitions by kind, and of all islands together."""
+    from ...frontends.report import partitions_text
+    from ..report import steps_of
+
+    if times.steps is None:
+        return []
+    steps = steps_of(entry)
+    outside = sum(t for s, t in zip(steps, times.steps, strict=True) if s.implementation == "host")
+    islands = [f"    islands: {1e3 * outside:.3f} ms"] if outside else []
+    return [*partitions_text(steps, times.steps), *islands]
+
+
+def _details(found: Verification | None, times: Times | None) -> dict[str, Any]:
     made: dict[str, Any] = {}
     if found is not None:
         made["verified"] = {
             "ok": found.ok,
-            "runtime": found.runtime,
+            "reference": found.reference,
             "outputs": [
-                {"name": o.name, "error": str(o.error), "allowed": o.allowed, "ok": o.ok}
+                {"name": o.name, "error": str(o.max_error), "allowed": o.allowed, "ok": o.ok}
                 for o in found.outputs
             ],
         }
     if times is not None:
         made["times"] = {
             "threads": times.threads,
+            "steps": times.steps,
             "seconds": times.ours,
             "onnxruntime": times.theirs,
             "onnxruntime_version": times.version,
@@ -216,7 +251,7 @@ def add_onnx(commands: Any) -> None:
         choices=["f32", "host"],
         help="how dynamically quantized products are computed (default: f32)",
     )
-    parser.add_argument("--threads", type=at_least(1), help="threads of a call")
+    parser.add_argument("--threads", type=at_least(1), help="threads per call")
     parser.add_argument(
         "--seconds",
         type=seconds,

@@ -13,7 +13,7 @@ from ...tools.inspect.profile import profile
 from ..islands import has_onnxruntime, imported
 from ..model import OnnxModel
 from ..programs import Entry
-from .overview import steps_of
+from ..report import steps_of
 
 ROUNDS = 5
 PAUSE = 0.02

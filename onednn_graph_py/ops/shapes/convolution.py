@@ -1,4 +1,7 @@
-"""Shapes of the convolutions."""
+"""Shapes of the convolutions.
+
+Each function serves an op and its transposed counterpart, whose windows slide over dst.
+"""
 
 from __future__ import annotations
 
@@ -71,14 +74,18 @@ class _Parts:
     window: Window | None
 
 
-def _relate(call: Call, src: Operand, weights: Operand, dst: Operand, transposed: bool) -> _Parts:
+def _is_transposed(call: Call) -> bool:
+    return call.kind.startswith("ConvTranspose")
+
+
+def _relate(call: Call, src: Operand, weights: Operand, dst: Operand) -> _Parts:
     """Check that channels, batches and ranks of the forward op fit together."""
     known = [o for o in (src, weights, dst) if o.rank is not None]
     for other in known[1:]:
         rank = known[0].rank or 0
         other.need_rank(rank, rank)
     s, w, d = data_of(call, src), _weights_of(call, weights), data_of(call, dst)
-    groups = _groups(call)
+    groups, transposed = _groups(call), _is_transposed(call)
     out_channels = UNKNOWN
     if w is not None:
         out_channels = _times(w.out, groups) if transposed else w.out
@@ -107,9 +114,9 @@ def _relate(call: Call, src: Operand, weights: Operand, dst: Operand, transposed
     return _Parts(s, w, d, out_channels, window)
 
 
-def _check_slide(call: Call, p: _Parts, transposed: bool) -> None:
+def _check_slide(call: Call, p: _Parts) -> None:
     """Check that the forward op turns src's spatial dims into dst's, if both are known."""
-    wide, narrow = (p.dst, p.src) if transposed else (p.src, p.dst)
+    wide, narrow = (p.dst, p.src) if _is_transposed(call) else (p.src, p.dst)
     if p.window is None or p.window.auto_pad != "None":
         return
     for i in range(len(p.window.kernel)):
@@ -128,14 +135,18 @@ def _bias(call: Call, channels: int) -> None:
         call.input(2).need_count(channels, "output channels")
 
 
-def _forward(call: Call, transposed: bool) -> list[Shape]:
-    p = _relate(call, call.input(0), call.input(1), call.output(0), transposed)
+def convolution(call: Call) -> list[Shape]:
+    """Infer (N, OC, windows) from (N, IC, sizes) and weights (OC, IC / groups, kernel).
+
+    For a transposed one, (N, OC, sizes) from (N, IC, windows) and (IC, OC / groups, kernel).
+    """
+    p = _relate(call, call.input(0), call.input(1), call.output(0))
     _bias(call, p.out_channels)
     if p.window is None:
         return [None]
     n = len(p.window.kernel)
     sizes = p.src.spatial if p.src is not None else (UNKNOWN,) * n
-    if transposed:
+    if _is_transposed(call):
         padding = entries(call, "output_padding", n, 0)
         made = tuple(p.window.unslide(i, sizes[i], padding[i]) for i in range(n))
     else:
@@ -144,21 +155,11 @@ def _forward(call: Call, transposed: bool) -> list[Shape]:
     return [Data(batch, p.out_channels, made).shape(call)]
 
 
-def convolution(call: Call) -> list[Shape]:
-    """Infer (N, OC, windows) from (N, IC, sizes) and weights (OC, IC / groups, kernel)."""
-    return _forward(call, transposed=False)
-
-
-def conv_transpose(call: Call) -> list[Shape]:
-    """Infer (N, OC, sizes) from (N, IC, windows) and weights (IC, OC / groups, kernel)."""
-    return _forward(call, transposed=True)
-
-
 def convolution_backward_data(call: Call) -> list[Shape]:
     """Return src's shape, which only the attribute dst_shape or the declared output gives."""
     made = given_shape(call, "dst_shape", call.output(0))
-    p = _relate(call, made, call.input(1), call.input(0), transposed=False)
-    _check_slide(call, p, transposed=False)
+    p = _relate(call, made, call.input(1), call.input(0))
+    _check_slide(call, p)
     if p.src is None and p.window is not None:
         batch = p.dst.batch if p.dst is not None else UNKNOWN
         groups = _groups(call)
@@ -170,15 +171,15 @@ def convolution_backward_data(call: Call) -> list[Shape]:
 def convolution_backward_weights(call: Call) -> list[Shape]:
     """Return the weights' shape, which only weights_shape or the declared output gives."""
     made = given_shape(call, "weights_shape", call.output(0))
-    p = _relate(call, call.input(0), made, call.input(1), transposed=False)
-    _check_slide(call, p, transposed=False)
+    p = _relate(call, call.input(0), made, call.input(1))
+    _check_slide(call, p)
     return [made.shape]
 
 
 def conv_transpose_backward_data(call: Call) -> list[Shape]:
     """Infer src's shape, which is that of a convolution of diff_dst."""
     made = call.output(0)
-    p = _relate(call, made, call.input(1), call.input(0), transposed=True)
+    p = _relate(call, made, call.input(1), call.input(0))
     if p.window is None:
         return [made.shape]
     n = len(p.window.kernel)
@@ -187,11 +188,3 @@ def conv_transpose_backward_data(call: Call) -> list[Shape]:
     channels = p.weights.into if p.weights is not None else UNKNOWN
     windows = tuple(p.window.slide(i, sizes[i]) for i in range(n))
     return [Data(batch, channels, windows).shape(call)]
-
-
-def conv_transpose_backward_weights(call: Call) -> list[Shape]:
-    """Return the weights' shape, which only weights_shape or the declared output gives."""
-    made = given_shape(call, "weights_shape", call.output(0))
-    p = _relate(call, call.input(0), made, call.input(1), transposed=True)
-    _check_slide(call, p, transposed=True)
-    return [made.shape]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .. import shapes, work
+from .. import work
 from ..row import Change, Port
 from ..schema import OpSchema
-from ..traits import Trait
+from ..shapes import elementwise as shapes
 from .common import AUTO_BROADCAST, DATA_FORMAT, DST, FLOATS, T
 
 _WITH_INTEGERS = (*FLOATS, "s32")
@@ -30,10 +30,9 @@ def _binary(
     inputs: tuple[Port, ...] = (Port("src_0"), Port("src_1")),
     outputs: tuple[Port, ...] = (DST,),
     types: Mapping[str, tuple[str, ...]] = T,
-    commutative: bool = False,
     combinations: tuple[str, ...] = (),
     changes: tuple[Change, ...] = (),
-    traits: tuple[Trait, ...] = ("elementwise", "binary", "epilogue"),
+    traits: tuple[str, ...] = ("elementwise", "binary", "epilogue"),
 ) -> OpSchema:
     return OpSchema(
         kind,
@@ -45,7 +44,6 @@ def _binary(
         work=work.a_result(1),
         attributes=(AUTO_BROADCAST,),
         traits=traits,
-        commutative=commutative,
         combinations=combinations,
         changes=changes,
     )
@@ -71,7 +69,6 @@ ROWS = (
     _binary(
         "Add",
         "The sum.",
-        commutative=True,
         combinations=_ADD_COMBINATIONS,
         changes=_ADD_CHANGES,
     ),
@@ -91,15 +88,14 @@ ROWS = (
         {"T1": _WITH_INTEGERS, "T2": ("boolean",)},
         traits=("elementwise", "binary"),
     ),
-    _binary("Maximum", "The larger of both inputs, element by element.", commutative=True),
-    _binary("Minimum", "The smaller of both inputs, element by element.", commutative=True),
+    _binary("Maximum", "The larger of both inputs, element by element."),
+    _binary("Minimum", "The smaller of both inputs, element by element."),
     _binary(
         "Multiply",
         "The product.",
         _MIXED_PORTS,
         _MIXED_OUTPUT,
         _MIXED,
-        commutative=True,
         combinations=_MIXED_COMBINATIONS,
     ),
     _binary(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from .. import rules, shapes, work
+from .. import rules, work
 from ..row import Attribute, Port
 from ..schema import OpSchema
+from ..shapes import convolution as shapes
 from .common import (
     AUTO_PAD,
     AUTO_PAD_SPELLING,
@@ -135,7 +136,7 @@ ROWS = (
         inputs=(Port("src"), Port("weights"), Port("bias", optional=True)),
         outputs=(Port("dst"),),
         types=T,
-        infer=shapes.conv_transpose,
+        infer=shapes.convolution,
         work=work.windows("inputs", 0, "inputs", 1),
         traits=("product",),
         sample_inputs=((1, 4, 4, 8), (3, 3, 16, 8)),
@@ -167,7 +168,7 @@ ROWS = (
         ),
         outputs=(Port("diff_weights", "T1"),),
         types=_BACKWARD_TYPES,
-        infer=shapes.conv_transpose_backward_weights,
+        infer=shapes.convolution_backward_weights,
         work=work.windows("inputs", 0, "outputs", 0),
         traits=("product", "gradient"),
         sample_inputs=((1, 4, 4, 8), (1, 6, 6, 16)),

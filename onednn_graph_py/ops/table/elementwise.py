@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from .. import shapes, work
+from .. import work
 from ..row import Attribute, Change, Port
 from ..schema import OpSchema
-from ..traits import Trait
+from ..shapes import elementwise as shapes
 from .common import DATA_FORMAT, DIFF_DST, DIFF_SRC, DST, FLOATS, SRC, USE_DST, T
 
-_UNARY: tuple[Trait, ...] = ("elementwise", "epilogue")
-_RECTIFIER: tuple[Trait, ...] = (*_UNARY, "rectifies")
-_SIGMOID: tuple[Trait, ...] = (*_UNARY, "squashes", "steep")
+_UNARY: tuple[str, ...] = ("elementwise", "epilogue")
+_RECTIFIER: tuple[str, ...] = (*_UNARY, "rectifies")
+_SIGMOID: tuple[str, ...] = (*_UNARY, "squashes", "steep")
 
 
 def _forward(
@@ -19,7 +19,7 @@ def _forward(
     attributes: tuple[Attribute, ...] = (),
     changes: tuple[Change, ...] = (),
     notes: tuple[str, ...] = (),
-    traits: tuple[Trait, ...] = _UNARY,
+    traits: tuple[str, ...] = _UNARY,
 ) -> OpSchema:
     return OpSchema(
         kind,

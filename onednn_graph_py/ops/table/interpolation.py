@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from .. import rules, shapes, work
+from .. import rules, work
 from ..row import Attribute, Port
 from ..schema import OpSchema
+from ..shapes import interpolation as shapes
 from .common import DATA_FORMAT, FLOATS
 
 _TYPES = {"T1": FLOATS, "T2": ("s32",)}

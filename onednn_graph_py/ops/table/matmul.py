@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from .. import rules, shapes, work
+from .. import rules, work
 from ..row import Attribute, Change, Port
 from ..schema import OpSchema
+from ..shapes import products as shapes
 from .common import FLOATS, T
 
 ROWS = (
@@ -39,7 +40,7 @@ ROWS = (
                 "an f32 output of bf16 and f16 inputs",
                 outputs=(Port("dst", "T1"),),
                 types={"T": FLOATS, "T1": FLOATS},
-                rules=(rules.matmul_types,),
+                rules=(rules.output_types,),
             ),
             Change((3, 10), "the attribute accumulation_mode"),
         ),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from .. import rules, shapes, work
+from .. import rules, work
 from ..row import Attribute, Port
 from ..schema import OpSchema
+from ..shapes import elementwise, movement
 from .common import DST, FLOATS, SRC, T
 
 ROWS = (
@@ -14,7 +15,7 @@ ROWS = (
         inputs=(Port("src_i", variadic=True),),
         outputs=(DST,),
         types=T,
-        infer=shapes.concat,
+        infer=movement.concat,
         work=work.none,
         traits=("keeps",),
         sample_inputs=((4, 16), (4, 16)),
@@ -31,7 +32,7 @@ ROWS = (
         inputs=(SRC,),
         outputs=(DST,),
         types=T,
-        infer=shapes.same,
+        infer=elementwise.same,
         work=work.none,
         traits=("moves", "keeps", "elementwise"),
         notes=("A reorder into an opaque layout copies the bytes unchanged: wrong results.",),
@@ -42,7 +43,7 @@ ROWS = (
         inputs=(SRC,),
         outputs=(DST,),
         types=T,
-        infer=shapes.reshape,
+        infer=movement.reshape,
         work=work.none,
         traits=("moves", "keeps"),
         attributes=(
@@ -68,7 +69,7 @@ ROWS = (
         inputs=(SRC,),
         outputs=(DST,),
         types=T,
-        infer=shapes.transpose,
+        infer=movement.transpose,
         work=work.none,
         traits=("moves", "keeps"),
         attributes=(
@@ -87,7 +88,7 @@ ROWS = (
         inputs=(Port("src", "T1"),),
         outputs=(Port("dst", "T2"),),
         types={"T1": FLOATS, "T2": FLOATS},
-        infer=shapes.same,
+        infer=elementwise.same,
         work=work.none,
         traits=("keeps", "elementwise", "converts"),
         rules=(rules.type_cast_types,),

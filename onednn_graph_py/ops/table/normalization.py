@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from .. import rules, shapes, work
+from .. import rules, work
 from ..row import Attribute, Change, Port
 from ..schema import OpSchema
+from ..shapes import normalization as shapes
 from .common import DATA_FORMAT, DST, EPSILON, FLOATS, NORM_TYPES, OPTIONAL_EPSILON, SRC, T
 
 _DATA = Port("src", "T1")
@@ -49,7 +50,7 @@ ROWS = (
         traits=("channelwise",),
         sample_inputs=((2, 4, 4, 8), *((8,),) * 4),
         attributes=(EPSILON, DATA_FORMAT),
-        rules=(rules.batch_norm_types,),
+        rules=(rules.norm_types,),
         notes=_BATCH_NORM_NOTES,
     ),
     OpSchema(
@@ -71,7 +72,7 @@ ROWS = (
             Attribute("momentum", "f32", "weight of the old running statistics in the new ones"),
             DATA_FORMAT,
         ),
-        rules=(rules.batch_norm_types,),
+        rules=(rules.norm_types,),
         notes=(*_BATCH_NORM_NOTES, "oneDNN accepts 4 inputs, but compiles only 3 or 5."),
     ),
     OpSchema(
@@ -95,7 +96,7 @@ ROWS = (
         traits=("gradient",),
         sample_inputs=((2, 4, 4, 8), (2, 4, 4, 8), *((8,),) * 3),
         attributes=(EPSILON, DATA_FORMAT),
-        rules=(rules.batch_norm_types,),
+        rules=(rules.norm_types,),
         notes=(*_BATCH_NORM_NOTES, "oneDNN accepts 2 outputs, but compiles only 1 or 3."),
     ),
     OpSchema(
@@ -165,7 +166,7 @@ ROWS = (
         traits=("normalizes",),
         sample_inputs=((4, 16), (16,)),
         attributes=(_BEGIN_NORM_AXIS, OPTIONAL_EPSILON),
-        rules=(rules.rms_norm_types,),
+        rules=(rules.norm_types,),
         since=(3, 11),
     ),
     OpSchema(
@@ -230,7 +231,7 @@ ROWS = (
                 inputs=(Port("diff_dst", "T1"), Port("dst", "T1")),
                 outputs=(Port("diff_src", "T2"),),
                 types={"T1": FLOATS, "T2": FLOATS},
-                rules=(rules.softmax_backward_types,),
+                rules=(rules.output_types,),
             ),
         ),
     ),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from .. import rules, shapes, work
+from .. import rules, work
 from ..row import Attribute, Port
 from ..schema import OpSchema
+from ..shapes import pooling as shapes
 from .common import (
     AUTO_PAD,
     AUTO_PAD_SPELLING,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from .. import rules, shapes, work
+from .. import rules, work
 from ..row import Attribute, Port
 from ..schema import OpSchema
+from ..shapes import quantization as shapes
 
 _EIGHT_BITS = ("u8", "s8", "f8_e5m2", "f8_e4m3")
 

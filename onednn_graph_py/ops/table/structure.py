@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from .. import shapes, work
+from .. import work
 from ..row import Port
 from ..schema import OpSchema
+from ..shapes import elementwise as shapes
 
 ROWS = (
     OpSchema(

@@ -7,7 +7,6 @@ Inputs are the forward op's inputs or results, and the gradient of a loss with r
 from __future__ import annotations
 
 # Each of these modules registers the ops that it computes.
-from . import convolution as convolution
 from . import elementwise as elementwise
 from . import interpolation as interpolation
 from . import normalization as normalization

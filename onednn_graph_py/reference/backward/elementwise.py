@@ -12,39 +12,20 @@ import numpy as np
 
 from ...ops.call import Call
 from ..elementwise import gelu_tanh_argument, normal_cdf, sigmoid, softplus
-from ..registry import Array, reference
+from ..registry import Array, Implementation, references
 
 
-def _derivative(kind: str) -> Callable[[Callable[[Call, Array], Array]], None]:
-    """Register an op by its derivative, a function of the call and input 0."""
-
-    def register(derivative: Callable[[Call, Array], Array]) -> None:
-        @reference(kind)
-        def gradient(call: Call, x: Array, diff_dst: Array) -> Array:
-            return derivative(call, x) * diff_dst
-
-    return register
-
-
-@_derivative("AbsBackward")
-def _abs(call: Call, x: Array) -> Array:
-    return np.sign(x)
-
-
-@_derivative("ClampBackward")
 def _clamp(call: Call, v: Array) -> Array:
     # Src and dst give the same result, as both are at a limit or both inside.
     return np.asarray((call.attr("min") < v) & (v < call.attr("max")))
 
 
-@_derivative("EluBackward")
 def _elu(call: Call, v: Array) -> Array:
     alpha = call.attr("alpha")
     below = v + alpha if call.attr("use_dst") else alpha * np.exp(v)
     return np.where(v > 0, 1.0, below)
 
 
-@_derivative("GELUBackward")
 def _gelu(call: Call, x: Array) -> Array:
     if call.attr("mode") == "gelu_tanh":
         share, rest = (sigmoid(sign * 2.0 * gelu_tanh_argument(x)) for sign in (1.0, -1.0))
@@ -54,7 +35,6 @@ def _gelu(call: Call, x: Array) -> Array:
     return normal_cdf(x) + x * density
 
 
-@_derivative("HardSigmoidBackward")
 def _hard_sigmoid(call: Call, x: Array) -> Array:
     alpha = call.attr("alpha")
     # oneDNN too decides in float32 whether the value is below 0 or above 1.
@@ -62,38 +42,38 @@ def _hard_sigmoid(call: Call, x: Array) -> Array:
     return np.where((y > 0) & (y < 1), alpha, 0.0)
 
 
-@_derivative("HardSwishBackward")
-def _hard_swish(call: Call, x: Array) -> Array:
-    return np.where(x <= -3, 0.0, np.where(x >= 3, 1.0, x / 3.0 + 0.5))
-
-
-@_derivative("MishBackward")
 def _mish(call: Call, x: Array) -> Array:
     t = np.tanh(softplus(x))
     return t + x * sigmoid(x) * (1.0 - t * t)
 
 
-@_derivative("ReLUBackward")
-def _relu(call: Call, v: Array) -> Array:
-    return v > 0
-
-
-@_derivative("SigmoidBackward")
-def _sigmoid(call: Call, v: Array) -> Array:
-    return v * (1.0 - v) if call.attr("use_dst") else sigmoid(v) * sigmoid(-v)
-
-
-@_derivative("SoftPlusBackward")
-def _softplus(call: Call, x: Array) -> Array:
-    return sigmoid(call.attr("beta") * x)
-
-
-@_derivative("SqrtBackward")
-def _sqrt(call: Call, v: Array) -> Array:
-    return 0.5 / (v if call.attr("use_dst") else np.sqrt(v))
-
-
-@_derivative("TanhBackward")
 def _tanh(call: Call, v: Array) -> Array:
     y = v if call.attr("use_dst") else np.tanh(v)
     return (1.0 - y) * (1.0 + y)
+
+
+_DERIVATIVES: dict[str, Callable[[Call, Array], Array]] = {
+    "AbsBackward": lambda call, x: np.sign(x),
+    "ClampBackward": _clamp,
+    "EluBackward": _elu,
+    "GELUBackward": _gelu,
+    "HardSigmoidBackward": _hard_sigmoid,
+    "HardSwishBackward": lambda call, x: np.where(
+        x <= -3, 0.0, np.where(x >= 3, 1.0, x / 3.0 + 0.5)
+    ),
+    "MishBackward": _mish,
+    "ReLUBackward": lambda call, v: v > 0,
+    "SigmoidBackward": lambda call, v: (
+        v * (1.0 - v) if call.attr("use_dst") else sigmoid(v) * sigmoid(-v)
+    ),
+    "SoftPlusBackward": lambda call, x: sigmoid(call.attr("beta") * x),
+    "SqrtBackward": lambda call, v: 0.5 / (v if call.attr("use_dst") else np.sqrt(v)),
+    "TanhBackward": _tanh,
+}
+
+
+def _gradient(derivative: Callable[[Call, Array], Array]) -> Implementation:
+    return lambda call, x, diff_dst: derivative(call, x) * diff_dst
+
+
+references({kind: _gradient(derivative) for kind, derivative in _DERIVATIVES.items()})

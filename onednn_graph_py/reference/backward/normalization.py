@@ -10,7 +10,7 @@ import numpy as np
 from ...ops.call import Call
 from ..binary import along_channels
 from ..normalization import batch_axes, last_axes, moments
-from ..registry import Array, reference
+from ..registry import Array, reference, references
 
 
 def _normalized(
@@ -70,13 +70,13 @@ def _layer_norm(
     return dx, (diff_dst * normal).sum(samples), diff_dst.sum(samples)
 
 
-@reference("SoftMaxBackward")
-def _softmax(call: Call, diff_dst: Array, y: Array) -> Array:
-    total = (diff_dst * y).sum(call.axis("axis", y.ndim), keepdims=True)
-    return np.asarray(y * (diff_dst - total))
+def _along(call: Call, terms: Array) -> Array:
+    return np.asarray(terms.sum(call.axis("axis", terms.ndim), keepdims=True))
 
 
-@reference("LogSoftmaxBackward")
-def _log_softmax(call: Call, diff_dst: Array, y: Array) -> Array:
-    total = diff_dst.sum(call.axis("axis", y.ndim), keepdims=True)
-    return np.asarray(diff_dst - np.exp(y) * total)
+references(
+    {
+        "LogSoftmaxBackward": lambda call, dy, y: dy - np.exp(y) * _along(call, dy),
+        "SoftMaxBackward": lambda call, dy, y: y * (dy - _along(call, dy * y)),
+    }
+)

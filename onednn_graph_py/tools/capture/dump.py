@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import threading
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from ... import _core
@@ -13,9 +15,7 @@ from ...base.errors import InvalidArgumentsError, OneDNNError, UnimplementedErro
 from ...base.linked import linked_version
 from ...base.loading.loaded import loaded_here
 from .folder import DumpFolder
-from .libraries import libraries_of
 
-_MODES = ("graph", "subgraph")
 # oneDNN uses the first name if both are set.
 _VARIABLES = ("ONEDNN_GRAPH_DUMP", "DNNL_GRAPH_DUMP")
 _HAS_FUNCTION = (3, 11)
@@ -24,9 +24,7 @@ _one = threading.Lock()
 
 
 @contextlib.contextmanager
-def dump(
-    folder: str | os.PathLike[str], modes: str = "graph", *, parts: bool = False
-) -> Iterator[list[Path]]:
+def dump(folder: str | os.PathLike[str], *, parts: bool = False) -> Iterator[list[Path]]:
     """Write all graphs that this process partitions inside the ``with`` block, in any thread.
 
     oneDNN writes ``graph-ID.json``, the graph as it was given, and ``graph-ID-partitioning.json``,
@@ -37,9 +35,6 @@ def dump(
     ----------
     folder : path
         Output folder; it is made if it does not exist.
-    modes : str
-        ``graph``, ``subgraph`` (``graph-ID-HASH.json``: each partition as it is compiled, with all
-        shapes) or ``graph,subgraph``.
     parts : bool
         Compiling a model partitions parts of its graph again, up to some dozens of them. Files of
         these parts, and of graphs with the same ops as an earlier one, are left out unless this is
@@ -54,8 +49,6 @@ def dump(
     ------
     UnimplementedError
         The linked oneDNN was built without ``ONEDNN_ENABLE_GRAPH_DUMP``.
-    InvalidArgumentsError
-        There is no such mode.
     OneDNNError
         Another dump goes on in this process or into this working directory.
     OSError
@@ -79,11 +72,6 @@ def dump(
     ...     len(files), [op.kind for op in og.serialization.parse(files[0]).graph]
     (2, ['ReLU'])
     """
-    asked = [m.strip() for m in modes.split(",")]
-    if not set(asked) <= set(_MODES):
-        raise InvalidArgumentsError(
-            f"dump: modes can be graph, subgraph or graph,subgraph; got {modes!r}"
-        )
     if not _one.acquire(blocking=False):
         raise OneDNNError("dump: another dump goes on in this process")
     files: list[Path] = []
@@ -93,20 +81,15 @@ def dump(
             raise PermissionError(
                 f"{here}: oneDNN writes graphs into the working directory, which can't be written"
             )
-        with (
-            DumpFolder(here, folder, parts=parts) as watched,
-            _dumping(",".join(dict.fromkeys(asked))),
-        ):
+        with DumpFolder(here, folder, parts=parts) as watched, _dumping():
             yield files
         files += watched.files
     finally:
         _one.release()
 
 
-@contextlib.contextmanager
-def _dumping(modes: str) -> Iterator[None]:
-    with _by_function(modes) if linked_version() >= _HAS_FUNCTION else _by_variable(modes):
-        yield
+def _dumping() -> contextlib.AbstractContextManager[None]:
+    return _by_function() if linked_version() >= _HAS_FUNCTION else _by_variable()
 
 
 def _cannot() -> UnimplementedError:
@@ -115,37 +98,50 @@ def _cannot() -> UnimplementedError:
     )
 
 
+@cache
+def can_write() -> bool:
+    """Whether the loaded oneDNN can write graphs: it then contains how their files are named."""
+    libraries = [p for p in loaded_here() if "dnnl" in Path(p).name]
+    found = False
+    for path in libraries:
+        with (
+            open(path, "rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents,
+        ):
+            found = found or contents.find(b"-partitioning.json") >= 0
+    return found or not libraries
+
+
 @contextlib.contextmanager
-def _by_function(modes: str) -> Iterator[None]:
-    """Set the modes by oneDNN's function; from 3.11 on oneDNN reads the variable only once."""
+def _by_function() -> Iterator[None]:
+    """Set the mode by oneDNN's function; from 3.11 on oneDNN reads the variable only once."""
     try:
-        _set_modes(modes)
+        _set_modes("graph")
     except InvalidArgumentsError:
         raise _cannot() from None
     try:
         yield
     finally:
-        before = next((os.environ[v] for v in _VARIABLES if v in os.environ), "")
-        _set_modes(",".join(m for m in before.lower().split(",") if m in _MODES))
+        _set_modes(next((os.environ[v] for v in _VARIABLES if v in os.environ), ""))
 
 
-def _set_modes(modes: str) -> None:
+def _set_modes(names: str) -> None:
+    """Set the modes of a list of names as oneDNN reads it from the variable."""
     flags = vars(_core)["graph_dump_mode"]
     total = flags.none
-    for name in filter(None, modes.split(",")):
-        total = total | getattr(flags, name)
+    for name in names.lower().split(","):
+        total = total | getattr(flags, name if name in ("graph", "subgraph") else "none")
     _core.set_dump_mode(total)
 
 
 @contextlib.contextmanager
-def _by_variable(modes: str) -> Iterator[None]:
+def _by_variable() -> Iterator[None]:
     """Set the variable, which a oneDNN before 3.11 reads for each graph."""
-    libraries = [p for p in libraries_of(loaded_here()) if "dnnl" in Path(p.path).name]
-    if libraries and not any(library.dumps for library in libraries):
+    if not can_write():
         raise _cannot()
     name = _VARIABLES[0]
     before = os.environ.get(name)
-    os.environ[name] = modes
+    os.environ[name] = "graph"
     try:
         yield
     finally:

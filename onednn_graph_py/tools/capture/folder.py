@@ -14,16 +14,62 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from ...base.errors import OneDNNError
-from .parts import parts_among
+from ...base.errors import GraphFormatError, OneDNNError
+from ...model.building.value import FIRST_ID
+from ...model.planning.partition_ids import FILLER
+from ...serialization import OpRecord, parse
 
-# graph-ID.json, graph-ID-partitioning.json, and graph-ID-HASH.json for a partition.
-_NAMES = re.compile(r"graph-\d+(-partitioning|-\d+)?\.json")
-_PARTITIONS = re.compile(r"graph-\d+-\d+\.json")
+# A model partitions its graph as a whole, and parts of it again. Parts are known by their ops: no
+# other graph of the process has their ids.
+_Op = tuple[object, ...]
+
+
+def _described(op: OpRecord) -> _Op:
+    tensors = ((t.id, t.dtype, t.shape) for t in (*op.inputs, *op.outputs))
+    return (op.id, op.kind, *tensors)
+
+
+def _ops(file: Path) -> frozenset[_Op] | None:
+    """Read the ops of a graph, but for End; None if it is not a graph of this package."""
+    try:
+        graph = [op for op in parse(file).graph if op.kind != "End"]
+    except GraphFormatError:  # the program ended while oneDNN wrote the file
+        return None
+    if graph and all(op.name == FILLER for op in graph):
+        return frozenset()
+    if not graph or any(op.id < FIRST_ID for op in graph):
+        return None
+    return frozenset(_described(op) for op in graph)
+
+
+def parts_among(files: Sequence[Path]) -> set[Path]:
+    """Return the graphs whose ops are all in one graph that was written before.
+
+    The files come in the order in which they were written, with or without partitions; the two
+    kinds are not compared with each other.
+    """
+    found: set[Path] = set()
+    # The graphs that contain an op, without those that are parts of an earlier one.
+    wholes: dict[tuple[bool, _Op], list[frozenset[_Op]]] = {}
+    for file in files:
+        ops = _ops(file)
+        if ops is None:
+            continue
+        partitioned = "-partitioning" in file.name
+        one = next(iter(ops), None)
+        if one is None or any(ops <= whole for whole in wholes.get((partitioned, one), ())):
+            found.add(file)
+            continue
+        for op in ops:
+            wholes.setdefault((partitioned, op), []).append(ops)
+    return found
+
+
+_NAMES = re.compile(r"graph-\d+(-partitioning)?\.json")
 _UNLOCKABLE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
@@ -102,9 +148,7 @@ class DumpFolder:
         oneDNN writes a graph again when it is partitioned again; keep equal files once.
         """
         placed: set[tuple[str, bytes]] = set()
-        # Files of partitions, which the caller asked for, are all kept.
-        graphs = [f for f in self._taken if not _PARTITIONS.search(f.name)]
-        left_out = set() if self.parts else parts_among(graphs)
+        left_out = set() if self.parts else parts_among(self._taken)
         for file in self._taken:
             if file in left_out:
                 continue

@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from typing import Any
 from ...base.errors import GraphFormatError
 from ...serialization.parse import parse
 from .folder import DumpFolder
-from .libraries import Library, libraries_of, loaded_in
 
 # Seconds between two searches for files, which a graph of another process could overwrite.
 _INTERVAL = 0.05
@@ -37,14 +35,11 @@ class Captured:
         The files that oneDNN wrote, in order.
     unreadable : tuple of str
         Errors of the files that are not graphs, because the program ended while oneDNN wrote them.
-    libraries : tuple of Library, optional
-        The loaded files that contain a oneDNN; None if the dynamic linker does not list them.
     """
 
     status: int
     files: tuple[Path, ...]
     unreadable: tuple[str, ...]
-    libraries: tuple[Library, ...] | None
 
     @property
     def graphs(self) -> int:
@@ -53,25 +48,13 @@ class Captured:
 
     @property
     def why_none(self) -> str:
-        """The known reason why there is no graph; empty if there is one."""
+        """The reasons why there may be no graph; empty if there is one."""
         if self.files:
             return ""
-        nothing = (
-            "no graph was partitioned with oneDNN's Graph API, or the program changed its working "
-            "directory, into which oneDNN writes"
-        )
-        if self.libraries is None:
-            ended = f", or signal {-self.status} ended it before that"
-            return nothing + ended * (self.status < 0)
-        if not self.libraries:
-            return "the program loaded no oneDNN"
-        able = [library.path for library in self.libraries if library.dumps]
-        if able:
-            return f"{nothing}; {' and '.join(able)} can write graphs"
-        unable = " and ".join(library.path for library in self.libraries)
+        ended = f"; or signal {-self.status} ended it before that" if self.status < 0 else ""
         return (
-            f"the oneDNN in {unable} can't write graphs: it was built without "
-            "ONEDNN_ENABLE_GRAPH_DUMP"
+            "the program partitioned none with oneDNN's Graph API, or by a oneDNN that was built "
+            "without ONEDNN_ENABLE_GRAPH_DUMP, or in another working directory" + ended
         )
 
 
@@ -105,32 +88,29 @@ def capture(
     in every process: where several processes partition graphs at the same moment, one may overwrite
     the other's.
     """
-    with tempfile.TemporaryDirectory(prefix="onednn-capture-") as logs:
-        with DumpFolder(Path.cwd(), folder, parts=parts) as watched:
-            log = Path(logs)
-            process = None
-            try:
-                with _held_back() as came:
-                    process = subprocess.Popen(words, env=_environment(log))
-                    while process.returncode is None:
-                        with contextlib.suppress(subprocess.TimeoutExpired):
-                            process.wait(_INTERVAL)
-                        watched.take()
-                        while came:
-                            _pass_on(*came.pop(0), process)
-            except BaseException:  # such as what a handler of the caller raised
-                if process is not None:
-                    process.terminate()
-                    process.wait()
-                raise
-        libraries = tuple(libraries_of(loaded_in(log))) if any(log.iterdir()) else None
+    process = None
+    with DumpFolder(Path.cwd(), folder, parts=parts) as watched:
+        try:
+            with _held_back() as came:
+                process = subprocess.Popen(words, env={**os.environ, "ONEDNN_GRAPH_DUMP": "graph"})
+                while process.returncode is None:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(_INTERVAL)
+                    watched.take()
+                    while came:
+                        _pass_on(*came.pop(0), process)
+        except BaseException:  # such as what a handler of the caller raised
+            if process is not None:
+                process.terminate()
+                process.wait()
+            raise
     unreadable = []
     for file in watched.files:
         try:
             parse(file)
         except GraphFormatError as e:
             unreadable.append(str(e))
-    return Captured(process.returncode, tuple(watched.files), tuple(unreadable), libraries)
+    return Captured(process.returncode, tuple(watched.files), tuple(unreadable))
 
 
 def _interrupted(process: subprocess.Popen[bytes]) -> None:
@@ -145,13 +125,6 @@ def _interrupted(process: subprocess.Popen[bytes]) -> None:
             process.send_signal(signal.SIGINT)
     finally:
         os.close(terminal)
-
-
-def _environment(log: Path) -> dict[str, str]:
-    made = {**os.environ, "ONEDNN_GRAPH_DUMP": "graph"}
-    if "LD_DEBUG" not in made:
-        made.update(LD_DEBUG="files", LD_DEBUG_OUTPUT=str(log / "loaded"))
-    return made
 
 
 @contextlib.contextmanager

@@ -66,7 +66,7 @@ def add_compare(commands: Any) -> None:
         "--onednn",
         action="append",
         default=[],
-        metavar="WHERE",
+        metavar="ENVIRONMENT",
         help="another environment with this package to compare: a Python executable or the folder "
         "of a virtual environment; 'here' is this one; repeat the option for more",
     )
@@ -83,15 +83,9 @@ def add_compare(commands: Any) -> None:
     parser.add_argument(
         "--no-verify", action="store_true", help="do not compare with the NumPy reference"
     )
-    parser.add_argument("--kernels", action="store_true", help="show the kernels that run")
     add_seed(parser)
     add_timeout(parser, 600.0, "for each request to a process")
-    add_forms(
-        parser,
-        json="print JSON, one object per line",
-        html="print the table as HTML",
-        markdown="print the table as Markdown",
-    )
+    add_forms(parser, json="print JSON, one object per line", html="print the table as HTML")
     parser.set_defaults(run=_compare)
 
 
@@ -105,8 +99,6 @@ def _shown(made: Sequence[Comparison], form: str | None) -> str:
     if form == "html":
         tables = "".join(c._repr_html_() for c in made)
         return f'<!doctype html><meta charset="utf-8"><title>Comparison</title>{tables}'
-    if form == "markdown":
-        return "\n\n".join(c.to_markdown() for c in made)
     return "\n\n".join(str(c) for c in made)
 
 
@@ -130,7 +122,6 @@ def _compare(arguments: argparse.Namespace) -> int:
                 name=str(case),
                 seconds=arguments.seconds,
                 verify=not arguments.no_verify,
-                kernels=arguments.kernels,
                 seed=arguments.seed,
                 timeout=arguments.timeout,
                 progress=show_progress,

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...base.errors import InvalidArgumentsError
 from ...machine.store import processor
 from ...model.building.builder import GraphBuilder
+from ...model.running.model import Step
 from ...serialization import GraphDocument, from_builder, parse
-from ...serialization.options import Rewriting, parse_rewritings
 from ...serialization.read import JSONSource, file_of
 from ..replay.stages import Ended
 from ..replay.verdicts import Verdict
-from .column import Column
 from .graph_files import GraphFiles, constant_values
+from .installs import WorkerProcess
 from .run import Run
-from .settings import Settings, settings_of
+from .settings import DEFAULT_ISA, Setting, Settings, settings_of
 from .table import Comparison
 from .timing import summed_up
 
@@ -30,6 +28,86 @@ _MEMORY_SHARE = 0.9  # of what is free, for all runs together
 Progress = Callable[[str], None]
 
 
+class Column:
+    """A run with its process; `number` is the run's number."""
+
+    def __init__(self, setting: Setting, label: str, files: GraphFiles, number: int) -> None:
+        facts = setting.install.facts
+        self.setting = setting
+        self.files = files
+        self.run = Run(
+            label, setting.install.python, facts["package"], facts["onednn"], facts["runtime"]
+        )
+        self.process: WorkerProcess | None = None
+        self.outputs = [str(files.folder / f"{number}-{i}.npy") for i in range(files.outputs)]
+        self.rounds: list[list[float]] = []
+
+    @property
+    def graph(self) -> dict[str, Any]:
+        """The arguments that make a worker load the graph."""
+        return {
+            "graph": str(self.files.graph(self.setting.fpmath)),
+            "constants": self.files.constants,
+        }
+
+    def ended(self, end: Ended) -> None:
+        """Record why the run ended early, and end its process."""
+        self.run.verdict, self.run.reason = end.verdict, end.reason
+        self.stop()
+
+    def stop(self) -> None:
+        """End its process."""
+        if self.process is not None:
+            self.process.stop()
+            self.process = None
+
+    def start(self, seed: int, timeout: float, memory_share: float) -> None:
+        """Start the process, and have it load the graph."""
+        run, asked = self.run, self.setting.isa
+        known = self.setting.install.facts["isas"]
+        if asked not in (None, DEFAULT_ISA) and asked not in known:
+            # oneDNN would silently use no limit.
+            self.ended(Ended(Verdict.REFUSED, f"oneDNN {run.onednn} knows no ISA {asked!r}"))
+            return
+        try:
+            self.process = self.setting.install.start(asked)
+            run.isa = self.process.answer()["isa"]
+            self.check_isa(known)
+            made = self.process.ask(
+                "load",
+                timeout,
+                **self.graph,
+                threads=self.setting.threads,
+                seed=seed,
+                outputs=self.outputs,
+                memory_share=memory_share,
+            )
+        except Ended as e:
+            self.ended(e)
+            return
+        run.partitions, run.threads = made["partitions"], made["threads"]
+        run.fpmath = made["fpmath"] + (":true" if made["apply_to_int"] else "")
+        run.steps = tuple(
+            Step(tuple(s["ops"]), tuple(s["names"]), s["implementation"]) for s in made["steps"]
+        )
+        run.notes += tuple(made["notes"])
+        if made["split"]:
+            run.verdict, run.reason = Verdict.SPLIT, made["split"]
+
+    def check_isa(self, known: dict[str, str]) -> None:
+        """Add a note if oneDNN does not use the requested instruction set."""
+        asked, used = self.setting.isa, self.run.isa
+        if asked is None or asked == DEFAULT_ISA or known.get(asked) == used:
+            return
+        has = self.setting.install.facts["isa"]
+        why = (
+            f"the highest that oneDNN {self.run.onednn} can use on this CPU is {used}"
+            if used == has
+            else f"oneDNN {self.run.onednn} uses {used}"
+        )
+        self.run.notes += (f"asked for the ISA {asked}, but {why}",)
+
+
 def compare_document(
     document: GraphDocument,
     settings: Settings,
@@ -38,7 +116,6 @@ def compare_document(
     values: dict[int, Any] | None = None,
     seconds: float = 1.0,
     verify: bool = True,
-    kernels: bool = False,
     seed: int = 0,
     timeout: float = 600.0,
     progress: Progress = lambda text: None,
@@ -47,7 +124,6 @@ def compare_document(
 
     `values` has those of constants, by tensor id.
     """
-    load = os.getloadavg()[0] / (os.cpu_count() or 1)
     with tempfile.TemporaryDirectory(prefix="onednn_graph_py-") as folder:
         files = GraphFiles(Path(folder), document, values or {}, settings.fpmath)
         columns = [
@@ -58,11 +134,8 @@ def compare_document(
             for i, column in enumerate(columns):
                 progress(f"compiling {i + 1} of {len(columns)}: {column.run.label}")
                 column.start(seed, timeout, _MEMORY_SHARE / (len(columns) - i))
-            _check_inputs(columns)
             if seconds > 0:
                 _time(columns, seconds, timeout, progress)
-            if kernels:
-                _name_kernels(columns, timeout, progress)
             progress("comparing outputs")
             _check_outputs(columns, verify, seed, timeout)
         finally:
@@ -73,20 +146,7 @@ def compare_document(
         found = next(earlier, None) if column.run.steps else None
         column.run.same_steps_as = None if found is None else found + 1
     runs = tuple(column.run for column in columns)
-    return Comparison(name, runs, processor(), seconds, ROUNDS, load)
-
-
-def _check_inputs(columns: Sequence[Column]) -> None:
-    """Stop runs with other inputs, as other versions of the package may fill them differently."""
-    first = next((c for c in columns if c.inputs), None)
-    for column in columns:
-        if first is not None and column.inputs not in ("", first.inputs):
-            reason = (
-                f"onednn_graph_py {column.run.package} fills inputs with other numbers than "
-                f"{first.run.package}"
-            )
-            column.inputs = ""
-            column.ended(Ended(Verdict.REFUSED, reason))
+    return Comparison(name, runs, processor(), seconds, ROUNDS)
 
 
 def _time(columns: Sequence[Column], seconds: float, timeout: float, progress: Progress) -> None:
@@ -106,26 +166,6 @@ def _time(columns: Sequence[Column], seconds: float, timeout: float, progress: P
         for name, value in summed_up(column.rounds, columns[0].rounds).items():
             setattr(column.run, name, value)
         column.run.calls = sum(map(len, column.rounds))
-
-
-def _name_kernels(columns: Sequence[Column], timeout: float, progress: Progress) -> None:
-    """Ask each process for its kernels' names, for which it starts another process with a log."""
-    for column in columns:
-        if column.process is None:
-            continue
-        progress(f"naming kernels: {column.run.label}")
-        try:
-            # The worker must end its own process before it is ended itself.
-            found = column.process.ask("kernels", timeout, seconds=0.9 * timeout)
-        except Ended as e:
-            if e.verdict is Verdict.REFUSED:  # by a package that can't do this yet
-                column.run.notes += (f"kernels are not known: {e.reason}",)
-            else:
-                column.ended(e)
-            continue
-        column.run.kernels = tuple(map(tuple, found["kernels"]))
-        if found["unknown"]:
-            column.run.notes += (f"kernels are not known: {found['unknown']}",)
 
 
 def _check_outputs(columns: Sequence[Column], verify: bool, seed: int, timeout: float) -> None:
@@ -173,19 +213,6 @@ def _judge(run: Run, checked: dict[str, Any]) -> None:
         run.verdict = Verdict.PASSED
 
 
-def _rewriting(words: str | Sequence[str]) -> Rewriting | None:
-    given = [words] if isinstance(words, str) else list(words)
-    if not given:
-        return None
-    made = parse_rewritings(o if o.startswith("--") else f"--{o}" for o in given)
-    if len(made) > 1:
-        raise InvalidArgumentsError(
-            f"rewrite: expected one way to rewrite the graph, got {len(made)}: "
-            f"{'; '.join(str(r) for r in made)}"
-        )
-    return made[0]
-
-
 def compare(
     graph: GraphBuilder | JSONSource,
     *,
@@ -193,10 +220,8 @@ def compare(
     threads: int | Sequence[int] = (),
     fpmath: str | Sequence[str] = (),
     onednn: str | Sequence[str] = (),
-    rewrite: str | Sequence[str] = (),
     seconds: float = 1.0,
     verify: bool = True,
-    kernels: bool = False,
     seed: int = 0,
     timeout: float = 600.0,
     progress: Callable[[str], None] | None = None,
@@ -221,14 +246,10 @@ def compare(
     onednn : str or sequence of str, optional
         Environments with this package and a oneDNN: ``here``, a Python executable, or a virtual
         environment's folder.
-    rewrite : str or sequence of str, optional
-        Changes to the graph, in benchdnn's options: ``in-shapes=0:8x64``, ``dt=bf16``.
     seconds : float
         Time for which to time each run, in seconds; 0 does not time them.
     verify : bool
         Compare outputs with the NumPy reference, within the rounding errors of the math mode.
-    kernels : bool
-        Name the kernels that oneDNN runs, as `explain` does.
     seed : int
         Seed for generated inputs.
     timeout : float
@@ -249,7 +270,7 @@ def compare(
     GraphFormatError
         The JSON is not a graph.
     OneDNNError
-        The graph can't be rewritten, or can't be written as JSON.
+        The graph can't be written as JSON.
     OSError
         The file can't be read.
 
@@ -267,17 +288,14 @@ def compare(
     ['passed', 'passed']
     """
     settings = settings_of(isa, threads, fpmath, onednn)
-    rewriting = _rewriting(rewrite)
     name = "graph"
+    values = {}
     if isinstance(graph, GraphBuilder):
         document = from_builder(graph)
+        values = constant_values(graph, document)
     else:
         document = parse(graph)
         name = str(file_of(graph) or name)
-    if rewriting is not None:
-        document = rewriting.apply(document)
-        name = f"{rewriting} {name}"
-    values = constant_values(graph, document) if isinstance(graph, GraphBuilder) else {}
     return compare_document(
         document,
         settings,
@@ -285,7 +303,6 @@ def compare(
         values=values,
         seconds=seconds,
         verify=verify,
-        kernels=kernels,
         seed=seed,
         timeout=timeout,
         progress=progress or (lambda text: None),

@@ -4,22 +4,66 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..._core import __version__
 from ...base.errors import InvalidArgumentsError
 from ...base.loading.opencl_drivers import VARIABLE, provided
-from ...base.processes import import_path, quiet
+from ...base.processes import JSON, STARTUP, NoAnswer, Process, import_path, quiet
 from ..replay.stages import Ended
+from ..replay.verdicts import Verdict
 from . import bootstrap
-from .process import WorkerProcess
-from .worker import PROTOCOL, hello
+from .worker import hello
 
 HERE = "here"  # the name of the caller's environment
 
 # The older name is a synonym.
 _MAX_ISA = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+
+
+class WorkerProcess(Process):
+    """A worker process of any install, which answers one request at a time.
+
+    It runs a Python file, with the file descriptor of a connection as its argument. `status` is its
+    exit status, set when an answer was missing because the process had ended.
+    """
+
+    def __init__(self, python: str, script: str, environment: Mapping[str, str]) -> None:
+        self.status: int | None = None
+        super().__init__(
+            script,
+            python=python,
+            environment=environment,
+            # Not the caller's folder: `python -m` there would prefer the packages in it.
+            folder=tempfile.gettempdir(),
+            keep_errors=True,
+            form=JSON,
+        )
+
+    def answer(self, timeout: float | None = STARTUP) -> dict[str, Any]:
+        """Return the worker's next answer, which is first `worker.hello`; the limit is in seconds.
+
+        It raises `Ended` if the worker ended, took too long, or can't continue with the graph.
+        """
+        try:
+            answer: dict[str, Any] = super().answer(timeout)
+        except NoAnswer as e:
+            self.status = e.status
+            self.stop()
+            verdict = Verdict.TIMED_OUT if e.status is None else Verdict.CRASHED
+            raise Ended(verdict, e) from None
+        if "verdict" in answer:
+            raise Ended(Verdict(answer["verdict"]), answer["reason"])
+        return answer
+
+    def ask(self, request: str, timeout: float | None = STARTUP, **what: Any) -> dict[str, Any]:
+        """Send a request by the worker's name for it, with JSON arguments; return the answer."""
+        self.send({"do": request, **what})
+        return self.answer(timeout)
 
 
 @dataclass(frozen=True)
@@ -93,9 +137,9 @@ def find_install(where: str) -> Install:
         ) from None
     finally:
         process.stop()
-    if facts.get("protocol") != PROTOCOL:
+    if facts["package"] != __version__:
         raise InvalidArgumentsError(
-            f"onednn {where!r}: its onednn_graph_py {facts.get('package')} compares by protocol "
-            f"{facts.get('protocol')}, and this one by {PROTOCOL}: install equal versions"
+            f"onednn {where!r}: its onednn_graph_py is {facts['package']}, and this one "
+            f"{__version__}: install equal versions"
         )
     return Install(where, install.python, facts)

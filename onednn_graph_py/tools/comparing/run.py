@@ -29,8 +29,6 @@ class Run:
     notes: tuple[str, ...] = ()  # remarks on settings that differ from the requested ones
     partitions: int | None = None  # number of partitions that oneDNN makes of the graph
     steps: tuple[Step, ...] = ()  # the steps that ran, in order; the ops of a step are fused
-    # the kernels that each step runs at each call, as oneDNN's log names them
-    kernels: tuple[tuple[str, ...], ...] = ()
     # the number of the first run, from 1, before this one that ran the same steps
     same_steps_as: int | None = None
     # error, share: the largest difference to the reference, and the largest fraction of a tolerance

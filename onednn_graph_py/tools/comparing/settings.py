@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from ..._core import fpmath_mode
 from ...base.errors import InvalidArgumentsError
 from ...base.text.names import did_you_mean
-from .graph_files import MathMode
 from .installs import HERE, Install, find_install
 
 DEFAULT_ISA = "default"  # oneDNN's name for no limit
@@ -22,7 +21,7 @@ class Setting:
     install: Install
     isa: str | None
     threads: int | None
-    fpmath: MathMode | None
+    fpmath: str | None
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Settings:
     installs: tuple[Install, ...]
     isa: tuple[str | None, ...]
     threads: tuple[int | None, ...]
-    fpmath: tuple[MathMode | None, ...]
+    fpmath: tuple[str | None, ...]
 
     def all(self) -> list[Setting]:
         """Return all combinations, in order; the last setting changes fastest."""
@@ -70,13 +69,13 @@ def _isas(given: Sequence[str], installs: Sequence[Install]) -> list[str]:
     return names
 
 
-def _math_mode(text: str) -> MathMode:
+def _math_mode(text: str) -> str:
     mode, colon, integers = text.partition(":")
     if mode not in fpmath_mode.__members__:
         raise _unknown("fpmath", mode, fpmath_mode.__members__)
     if colon and integers not in ("true", "false"):
         raise InvalidArgumentsError(f"fpmath: expected MODE[:true|false], got {text!r}")
-    return MathMode(mode, integers == "true" if colon else None)
+    return text
 
 
 def _threads(given: Sequence[int]) -> list[int]:

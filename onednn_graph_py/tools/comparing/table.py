@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...base.text.markup import Markup, element, joined
+from ...base.text.markup import element, joined
 from ...base.text.names import shortened
 from ...base.text.numbers import or_dash, seconds_text
-from ...base.text.table import html_table, in_markdown, markdown_table, text_table
-from ..replay.verdicts import Verdict
+from ...base.text.table import html_table, text_table
 from .run import Run
 
 _OTHER = "* "  # the mark before a cell's lines that column 1 does not have
@@ -21,11 +19,6 @@ _OTHER = "* "  # the mark before a cell's lines that column 1 does not have
 _WIDEST = 34  # the widest column of text, in characters
 _SHOWN_LINES = 13
 _SHOWN_OPS = 9
-_BUSY = 0.5  # the load average per CPU above which times are unreliable
-
-# Backgrounds of black text, which is legible on them on light and dark pages.
-_COLOURS = {Verdict.PASSED: "#9fdcc9", Verdict.SPLIT: "#f3c969"}
-_WRONG = "#f58a8a"
 
 
 def _step(kinds: Sequence[str], implementation: str) -> str:
@@ -39,12 +32,6 @@ def _steps(run: Run, first: Run) -> str:
     shown = [_step(step.ops, step.implementation) for step in run.steps]
     other = [bool(first.steps) and step not in first.steps for step in run.steps]
     return _lines(shown, other)
-
-
-def _kernels(run: Run, first: Run) -> str:
-    names = list(dict.fromkeys(name for step in run.kernels for name in step))
-    known = {name for step in first.kernels for name in step}
-    return _lines(names, [bool(first.kernels) and name not in known for name in names])
 
 
 def _lines(texts: Sequence[str], other: Sequence[bool]) -> str:
@@ -88,7 +75,6 @@ _ROWS: Rows = (
     ("verdict", lambda run, first: str(run.verdict)),
     ("partitions", lambda run, first: or_dash(run.partitions)),
     ("fused", _steps),
-    ("kernels", _kernels),
     ("error", _error),
     ("from column 1", lambda run, first: or_dash(run.difference, ".2g")),
     ("time", _time),
@@ -116,24 +102,15 @@ def _footer(comparison: Comparison) -> list[str]:
             "runs take turns, one at a time; medians and quartiles; ratios are medians of the "
             "rounds' ratios."
         )
-        if comparison.load > _BUSY:
-            lines.append(
-                f"The machine was busy (load average {comparison.load:.1f} a CPU): compare the "
-                "fastest calls, or try again when it is idle."
-            )
     if _marked(comparison):
         lines.append(f"{_OTHER.strip()} not in column 1")
     return lines
 
 
 def _rows(comparison: Comparison) -> list[tuple[str, ...]]:
-    """Return the rows that are not empty: the name, and a cell for each run."""
-    first, named = comparison.runs[0], any(run.kernels for run in comparison.runs)
-    return [
-        (name, *(cell(run, first) for run in comparison.runs))
-        for name, cell in _ROWS
-        if named or name != "kernels"
-    ]
+    """Return the rows: the name, and a cell for each run."""
+    first = comparison.runs[0]
+    return [(name, *(cell(run, first) for run in comparison.runs)) for name, cell in _ROWS]
 
 
 def _marked(comparison: Comparison) -> bool:
@@ -144,13 +121,6 @@ def _marked(comparison: Comparison) -> bool:
 def _wrapped(cell: str) -> str:
     lines = (textwrap.wrap(line, _WIDEST, subsequent_indent="    ") for line in cell.split("\n"))
     return "\n".join("\n".join(wrapped) for wrapped in lines)
-
-
-def _html_cell(name: str, cell: str, run: Run) -> Markup:
-    lines = (element("b", x) if x.startswith(_OTHER) else x for x in cell.split("\n"))
-    colour = _WRONG if run.verdict.failed else _COLOURS.get(run.verdict)
-    style = f"color:#000;background:{colour}" if name == "verdict" and colour else ""
-    return element("td", joined(lines, "<br>"), style=style)
 
 
 @dataclass(frozen=True)
@@ -169,9 +139,6 @@ class Comparison:
         The time for which each run was timed, in seconds.
     rounds : int
         Number of rounds in which the runs took turns.
-    load : float
-        The machine's load average in the minute before, divided by the number of CPUs: 1 if other
-        programs kept all CPUs busy.
     """
 
     graph: str
@@ -179,7 +146,6 @@ class Comparison:
     processor: str
     seconds: float
     rounds: int
-    load: float = 0.0
 
     @property
     def ok(self) -> bool:
@@ -193,17 +159,8 @@ class Comparison:
             "processor": self.processor,
             "seconds": self.seconds,
             "rounds": self.rounds,
-            "load": self.load,
             "runs": [run.to_dict() for run in self.runs],
         }
-
-    def to_markdown(self) -> str:
-        """Return the table as Markdown."""
-        graph, *machine = map(in_markdown, _heading(self))
-        lines = [f"## {graph}", "", *machine, ""]
-        lines += markdown_table(("", *_columns(self)), _rows(self))
-        lines += ["", *(f"- {in_markdown(line)}" for line in _footer(self))]
-        return "\n".join(lines).rstrip()
 
     def __str__(self) -> str:
         # For a terminal, with as many columns side by side as fit.
@@ -225,11 +182,6 @@ class Comparison:
         return "\n".join([*lines, "", *_footer(self)]).rstrip()
 
     def _repr_html_(self) -> str:
-        rows = []
-        for name, *cells in _rows(self):
-            made = map(_html_cell, itertools.repeat(name), cells, self.runs)
-            rows.append((element("th", name), *made))
-        style = "text-align:left;vertical-align:top;border-spacing:8px 1px"
-        table = html_table(("", *_columns(self)), rows, style=style)
+        table = html_table(("", *_columns(self)), _rows(self), style="text-align:left")
         above, below = (element("p", joined(f(self), "<br>")) for f in (_heading, _footer))
         return above + table + below

@@ -1,30 +1,27 @@
-"""The worker process; requests and answers are JSON, so that versions of the package can differ."""
+"""The worker process; requests and answers are JSON, as another Python may run it."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..._core import __version__, cpu_isa, get_effective_cpu_isa, num_threads, set_num_threads
-from ...base.errors import InvalidArgumentsError, UnimplementedError
+from ..._core import __version__, cpu_isa, get_effective_cpu_isa
+from ...base.errors import InvalidArgumentsError
 from ...base.linked import version
 from ...base.processes import JSON
 from ...base.processes import serve as answering
+from ...machine.cpu_runtime import threads_can_be_set
 from ...model.building.builder import GraphBuilder
 from ...model.checking.expected import Expected, largest_difference
-from ...model.running.model import CompiledGraph
-from ..kernels import job_of, kernels_of, step_keys
 from ..replay.cases import Case
 from ..replay.stages import Ended, built, called, check_memory, compiled, inputs_of, partition, read
 from ..replay.verdicts import Verdict
 from .graph_files import bind_constants
 from .timing import time_in_batches
-
-PROTOCOL = 1  # change it if other versions of the package would misunderstand requests or answers
 
 Array = npt.NDArray[Any]
 
@@ -34,7 +31,6 @@ def hello() -> dict[str, Any]:
     linked = version()
     effective = get_effective_cpu_isa()
     return {
-        "protocol": PROTOCOL,
         "package": __version__,
         "onednn": linked.release,
         "runtime": linked.cpu_runtime,
@@ -50,27 +46,10 @@ def _builder(request: dict[str, Any]) -> GraphBuilder:
         # Before they are read.
         check_memory(builder, verify=False, share=request["memory_share"])
         try:
-            bind_constants(builder, request["constants"])
+            bind_constants(builder, Path(request["constants"]))
         except (InvalidArgumentsError, OSError) as e:
             raise Ended(Verdict.UNREADABLE, f"constants: {e}") from None
     return builder
-
-
-def _digest(arrays: Sequence[Array]) -> str:
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(f"{array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
-    return digest.hexdigest()
-
-
-def _runtime_decides() -> bool:
-    """Return whether the runtime decides the number of threads, so that it can't be set."""
-    try:
-        set_num_threads(num_threads())
-    except UnimplementedError:
-        return True
-    return False
 
 
 def _stored(array: Array) -> Array:
@@ -82,7 +61,6 @@ class _Worker:
     """Answers requests, and keeps the graph that was loaded last."""
 
     def __init__(self) -> None:
-        self._model: CompiledGraph | None = None
         self._call: Callable[[], Any] | None = None
 
     def load(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -93,7 +71,7 @@ class _Worker:
         builder = _builder(request)
         check_memory(builder, verify=False, share=request["memory_share"])
         threads, notes = request["threads"], []
-        decides = _runtime_decides()
+        decides = not threads_can_be_set()
         if decides and threads is not None:
             notes.append(f"asked for {threads} threads, but the runtime decides how many")
             threads = None
@@ -102,14 +80,13 @@ class _Worker:
         outputs = called(model, inputs)
         for path, array in zip(request["outputs"], outputs, strict=False):
             np.save(path, _stored(array), allow_pickle=False)
-        self._model, self._call = model, model.bind(list(inputs))
+        self._call = model.bind(list(inputs))
         return {
             "partitions": count,
             "steps": [s._asdict() for s in model.steps()],
             "threads": None if decides else model.threads,
             "fpmath": builder.fpmath_mode.name,
             "apply_to_int": builder.apply_to_int,
-            "inputs": _digest(inputs),
             "split": split,
             "notes": notes,
         }
@@ -118,19 +95,6 @@ class _Worker:
         """Time calls of the loaded graph, in seconds."""
         assert self._call is not None
         return {"times": time_in_batches(self._call, request["seconds"])}
-
-    def kernels(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Name the kernels that each step of oneDNN runs at each call, from oneDNN's log."""
-        model = self._model
-        assert model is not None
-        shapes = tuple(v.shape or () for v in model.inputs)
-        (found,) = kernels_of([job_of(model, shapes)], timeout=request["seconds"])
-        made = []
-        for key in step_keys(model.builder, model.specialization(shapes).plan):
-            step = found.of.get(tuple(key))
-            kernels = step.kernels if step is not None else ()
-            made.append([f"{k.kind} {k.implementation}" for k in kernels if k.when == "each call"])
-        return {"kernels": made, "unknown": found.unknown}
 
     def differences(self, request: dict[str, Any]) -> dict[str, Any]:
         """Compute the largest difference of each run's outputs to the first run's."""
@@ -157,7 +121,7 @@ class _Worker:
             found = expected.compare(dict(zip(ids, arrays, strict=True)), names)
             wrong = "; ".join(str(o) for o in found.outputs if not o.ok)
             made.append({"error": found.max_error, "share": found.share, "wrong": wrong})
-        return {"inputs": _digest(inputs), "runs": made}
+        return {"runs": made}
 
 
 def serve(descriptor: int) -> None:
@@ -166,7 +130,6 @@ def serve(descriptor: int) -> None:
     commands = {
         "load": worker.load,
         "time": worker.time,
-        "kernels": worker.kernels,
         "differences": worker.differences,
         "verify": worker.verify,
     }

@@ -1,6 +1,6 @@
 """Reports of what runs, how fast, and why ops were not fused."""
 
-from .explain import explain, explain_all
+from .explain import explain
 from .explanation import Explanation
 from .facts import Kernel, OpFacts, StepFacts, TensorFacts, Work
 from .peaks import Machine, machine
@@ -14,6 +14,5 @@ __all__ = [
     "TensorFacts",
     "Work",
     "explain",
-    "explain_all",
     "machine",
 ]

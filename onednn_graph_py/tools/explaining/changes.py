@@ -48,8 +48,7 @@ class Around:
     `patterns` has the ops with which it fuses by the documents, by id, and the title of a pattern;
     `readers` the ops that read each value, by the value's id; `numbers` those that an `Edit` uses
     for values; `positions` those of ops among the builder's. `group` is what the library puts into
-    one partition with it, and itself; for the ops of `unsupported` it has no kernel, for those of
-    `on_gpu` one for a GPU.
+    one partition with it, and itself; for the ops of `unsupported` it has no kernel.
     """
 
     builder: GraphBuilder
@@ -60,7 +59,6 @@ class Around:
     positions: Mapping[int, int]
     group: tuple[Node, ...]
     unsupported: frozenset[int] = frozenset()
-    on_gpu: frozenset[int] = frozenset()
 
     @property
     def position(self) -> int:

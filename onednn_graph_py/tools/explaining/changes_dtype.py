@@ -1,4 +1,4 @@
-"""Changes of data types: of ops, parameters, regions and quantized tensors; of the fpmath_mode."""
+"""Changes of data types: of ops, parameters, regions and quantized tensors."""
 
 from __future__ import annotations
 
@@ -27,39 +27,6 @@ def integer_types(around: Around) -> Iterator[Change]:
         what = ("the result" if value is node.outputs[0] else "input 0") + f" of {called(node)}"
         edit = Edit(dtypes={around.numbers[value.id]: other})
         yield Change(f"make {what} {other}", around.checked(edit), exact=False)
-
-
-def eighth_floats(around: Around) -> Iterator[Change]:
-    """Yield a candidate that quantizes to s8 instead of 8-bit floats."""
-    values = {
-        v.id: v
-        for n in around.quantizing
-        for v in (*n.inputs, *n.outputs)
-        if v.dtype.startswith("f8")
-    }
-    if len(values) > 1:
-        dtypes = dict.fromkeys((around.numbers[i] for i in values), "s8")
-        what = ", ".join(called(n) for n in around.quantizing)
-        yield Change(
-            f"quantize to s8 instead of 8-bit floats ({what})",
-            around.checked(Edit(dtypes=dtypes)),
-            exact=False,
-        )
-
-
-def math_modes(around: Around) -> Iterator[Change]:
-    """Yield candidates with a mode that covers integers, which compressed weights need."""
-    if not any(n.kind == "DynamicDequantize" for n in around.concerned):
-        return
-    builder = around.builder
-    for mode in dict.fromkeys((builder.fpmath_mode.name, "any")):
-        if mode == builder.fpmath_mode.name and builder.apply_to_int:
-            continue
-        yield Change(
-            f"build the graph with fpmath_mode={mode!r} and apply_to_int=True",
-            around.checked(Edit(fpmath_mode=mode, apply_to_int=True)),
-            exact=False,
-        )
 
 
 _FLOATS = ("f32", "bf16", "f16")
@@ -197,17 +164,3 @@ def _with_parameters(
     return around.checked(
         Edit(dtypes=dtypes, ports={(place, i): dtype for i in which}, kinds={place: node.kind})
     )
-
-
-def casts_left_out(around: Around) -> Iterator[Change]:
-    """Yield candidates that compute an op in the type before its TypeCast, without the cast."""
-    for node in around.concerned:
-        for maker in (v.producer for v in node.inputs):
-            if maker is None or maker.kind != "TypeCast":
-                continue
-            dtype = maker.inputs[0].dtype
-            yield Change(
-                f"compute {called(node)} in {dtype}, without {called(maker)} before it",
-                _retyped(around, [node], dtype, [maker]),
-                exact=False,
-            )

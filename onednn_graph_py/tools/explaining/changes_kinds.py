@@ -11,12 +11,8 @@ import numpy as np
 from ...model.building.value import Node, Value, is_whole
 from ...model.rewriting import RECIPES
 from ...model.rewriting.rebuild import Copy
-from ...model.rewriting.rule import Dims, Ops, Rule
-from ...ops.lookup import with_trait
+from ...model.rewriting.rule import Ops, Rule
 from .changes import Around, Change, called
-
-# Rules for these ask only for the rank of a tensor.
-_OF_ANY_DIMS = with_trait("elementwise") | with_trait("binary") | with_trait("channelwise")
 
 
 def _times_one(ops: Ops, node: Node) -> bool:
@@ -76,14 +72,11 @@ _RULES = (
 
 
 def _nodes(rule: Rule, node: Node) -> list[Node]:
-    """Return the ops that a rule writes; none if it does not fit, or asks for unknown dims."""
-    if node.kind not in rule.kinds:
+    """Return the ops that a rule writes; none if it does not fit."""
+    values = (*node.inputs, *node.outputs)
+    shapes = {v.id: v.shape for v in values if v.shape is not None and is_whole(v.shape)}
+    if node.kind not in rule.kinds or len(shapes) < len({v.id for v in values}):
         return []
-    shapes: dict[int, Dims] = {}
-    for value in (*node.inputs, *node.outputs):
-        if value.shape is None or not (is_whole(value.shape) or node.kind in _OF_ANY_DIMS):
-            return []
-        shapes[value.id] = value.shape
     return rule.written(node.outputs[0].builder, node, shapes) or []
 
 

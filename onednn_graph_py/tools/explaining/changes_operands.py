@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -21,7 +21,8 @@ def _reshaped(shape: tuple[int, ...], copy: Copy, value: Value) -> Value:
 
 
 def _written_out(shape: tuple[int, ...], copy: Copy, value: Value) -> Value:
-    assert value.data is not None
+    if value.data is None:
+        return copy.leaf(value, shape)
     return copy.constant(np.broadcast_to(value.data, shape), value.dtype)
 
 
@@ -43,11 +44,12 @@ def operand_forms(around: Around) -> Iterator[Change]:
     for node in around.concerned:
         if row(node.kind).attribute("auto_broadcast") is None:
             continue
-        rank = len(node.outputs[0].shape or ())
+        full = node.outputs[0].shape
         free = [v for v in dict.fromkeys(node.inputs) if _may_change(around, v)]
         for value in free:
-            yield from _of(around, node, value, rank)
-        yield from _all_whole(around, node, free)
+            yield from _of(around, node, value, len(full or ()))
+        if full is not None and is_whole(full) and np.prod(full) <= _LARGEST:
+            yield from _whole(around, node, free, full)
 
 
 def _may_change(around: Around, value: Value) -> bool:
@@ -56,49 +58,43 @@ def _may_change(around: Around, value: Value) -> bool:
     return len(around.readers.get(value.id, ())) == 1 and value.strides is None
 
 
-def _all_whole(around: Around, node: Node, free: Sequence[Value]) -> Iterator[Change]:
-    """Yield a candidate that broadcasts all operands itself, as some kernels broadcast none."""
-    full = node.outputs[0].shape
-    smaller = [v for v in free if v.shape != full]
-    if full is None or not is_whole(full) or np.prod(full) > _LARGEST:
-        return
-    if len(smaller) < 2 and all(v.data is not None for v in smaller):
-        return  # one constant is tried by itself
-    if any(v.dtype in ("s4", "u4") for v in smaller):
-        return
-    names = ", ".join(repr(v.name) for v in smaller)
-    yield Change(
-        f"give {names} of {called(node)} the whole shape {shape_text(full)}",
-        around.checked(
-            Edit(
-                leaves={
-                    around.numbers[v.id]: partial(
-                        _reshaped if v.data is None else _written_out, full
-                    )
-                    for v in smaller
-                }
-            )
-        ),
-    )
-
-
 def _of(around: Around, node: Node, value: Value, rank: int) -> Iterator[Change]:
-    shape, full = value.shape or (), node.outputs[0].shape
-    number = around.numbers[value.id]
-    what = f"{value.name!r} of {called(node)}"
+    shape = value.shape or ()
     for form in dict.fromkeys(_forms(shape, rank)):
         if form != shape:
-            yield Change(
-                f"give {what} the shape {shape_text(form)} instead of {shape_text(shape)}",
-                around.checked(Edit(leaves={number: partial(_reshaped, form)})),
+            what = f"{value.name!r} of {called(node)} the shape {shape_text(form)}"
+            yield _reformed(
+                around, f"give {what} instead of {shape_text(shape)}", {value: form}, _reshaped
             )
-    if value.data is None or full is None or not is_whole(full) or full == shape:
-        return
-    if value.dtype not in ("s4", "u4") and np.prod(full) <= _LARGEST:
-        yield Change(
-            f"write {what} out to the whole shape {shape_text(full)}",
-            around.checked(Edit(leaves={number: partial(_written_out, full)})),
-        )
+
+
+def _whole(
+    around: Around, node: Node, free: Sequence[Value], full: tuple[int, ...]
+) -> Iterator[Change]:
+    """Yield candidates in which an operand, or all of them, have the result's shape.
+
+    Some kernels broadcast none.
+    """
+    smaller = [v for v in free if v.shape != full and v.dtype not in ("s4", "u4")]
+    for chosen in dict.fromkeys([tuple(smaller), *((v,) for v in smaller if v.data is not None)]):
+        if chosen:
+            names = ", ".join(repr(v.name) for v in chosen)
+            yield _reformed(
+                around,
+                f"give {names} of {called(node)} the whole shape {shape_text(full)}",
+                dict.fromkeys(chosen, full),
+                _written_out,
+            )
+
+
+def _reformed(
+    around: Around,
+    text: str,
+    forms: Mapping[Value, tuple[int, ...]],
+    write: Callable[[tuple[int, ...], Copy, Value], Value],
+) -> Change:
+    leaves = {around.numbers[v.id]: partial(write, form) for v, form in forms.items()}
+    return Change(text, around.checked(Edit(leaves=leaves)))
 
 
 def _row_major(copy: Copy, value: Value) -> Value:

@@ -7,7 +7,7 @@ from functools import partial
 
 from ...model.building.value import Node, Value
 from ...model.rewriting.rebuild import Copy, Edit
-from ...ops.lookup import row, with_trait
+from ...ops.lookup import with_trait
 from .changes import Around, Change, called
 
 
@@ -58,32 +58,6 @@ def own_producers(around: Around) -> Iterator[Change]:
                 )
 
 
-def _swapped(copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
-    return copy.same(_reversed(node), inputs[::-1])
-
-
-def _reversed(node: Node) -> Node:
-    return Node(
-        node.id, node.kind, node.name, node.inputs[::-1], node.outputs, node.attrs, node.where
-    )
-
-
-def swapped_operands(around: Around) -> Iterator[Change]:
-    """Yield candidates that swap the operands of a commutative op."""
-    for node in around.concerned:
-        if row(node.kind).commutative and len(node.inputs) == 2:
-            yield Change(f"swap the operands of {called(node)}", around.written(node, _swapped))
-
-
-# Each of these works on every element by itself. PReLU is not in the documents' patterns.
-_EXCHANGED = (
-    with_trait("epilogue")
-    | (with_trait("channelwise") - {"PReLU"})
-    | with_trait("moves")
-    | {"TypeCast"}
-)
-
-
 def _first(second: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
     """Write the second op in the place of the first, on the first one's input."""
     made = {v.id for v in node.outputs}
@@ -100,47 +74,21 @@ def _second(first: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tu
 
 
 def earlier(around: Around) -> Iterator[Change]:
-    """Yield candidates that swap an op with the one before it, if both work element by element."""
+    """Yield candidates that swap an op with one before it that only moves elements."""
     for node in (around.node, *around.neighbours):
-        if node.kind not in _EXCHANGED:
+        if node.kind not in with_trait("epilogue"):
             continue
         for value in node.inputs:
             before = value.producer
-            if before is None or before.kind not in _EXCHANGED or around.is_output(value):
-                continue
-            if len(around.readers.get(value.id, ())) != 1:
+            if before is None or before.kind not in with_trait("moves"):
                 continue
             # The second op's other inputs must exist when it is written in the place of the first.
             others = [v for v in node.inputs if v.id != value.id]
-            if any(v.producer is not None for v in others):
-                continue
-            single = all(d == 1 for v in others for d in v.shape or ())
-            moved = before.kind in with_trait("moves")
-            exact = moved and node.kind in with_trait("epilogue") and single
-            edit = around.written(
-                before,
-                partial(_first, around.positions[node.id]),
-                (node, partial(_second, around.positions[before.id])),
-            )
-            yield Change(f"move {called(node)} before {called(before)}", edit, exact=exact)
-
-
-def _passed_by(i: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
-    return (inputs[i],)
-
-
-def left_out(around: Around) -> Iterator[Change]:
-    """Yield candidates without an op beside this one, to show that it prevents a fusion."""
-    node = around.node
-    beside = [v.producer for v in node.inputs]
-    beside += [r for v in node.outputs for r in around.readers.get(v.id, [])]
-    for other in {n.id: n for n in beside if n is not None}.values():
-        if other.kind not in with_trait("epilogue") | {"Select"}:
-            continue
-        made = other.outputs[0]
-        for i, value in enumerate(other.inputs):
-            same = value.shape == made.shape and value.dtype == made.dtype
-            if same and value.producer is not None and not around.is_output(made):
-                edit = around.written(other, partial(_passed_by, i))
-                yield Change(f"leave out {called(other)}", edit, exact=False)
-                break
+            single = all(v.producer is None and set(v.shape or ()) <= {1} for v in others)
+            if single and len(around.readers[value.id]) == 1 and not around.is_output(value):
+                edit = around.written(
+                    before,
+                    partial(_first, around.positions[node.id]),
+                    (node, partial(_second, around.positions[before.id])),
+                )
+                yield Change(f"move {called(node)} before {called(before)}", edit)

@@ -58,43 +58,26 @@ def _candidate(
     )
 
 
-def _dequantized(value: Value) -> Node | None:
-    """Return the op that dequantized the value, or None."""
-    maker = value.producer
-    return maker if maker is not None and maker.kind in with_trait("dequantizes") else None
-
-
 def missing_quantization(around: Around) -> Iterator[Change]:
     """Yield candidates that add a Quantize and a Dequantize in places of the int8 patterns."""
     for node in around.concerned:
         if node.kind in with_attribute("zps") | {"TypeCast"} or not node.inputs:
             continue
-        sources = [_dequantized(v) for v in node.inputs]
-        wide = [i for i, n in enumerate(sources) if n is None and node.inputs[i].dtype == "f32"]
+        makers = [v.producer for v in node.inputs]
+        plain = [n is None or n.kind not in with_trait("dequantizes") for n in makers]
+        wide = [i for i, v in enumerate(node.inputs) if plain[i] and v.dtype == "f32"]
+        like = next((n for n in makers if n is not None and n.kind == "Dequantize"), None)
         if node.kind in with_trait("product") - with_trait("gradient"):
             operands = [i for i in wide if i < 2]
             if len(operands) == 1:
                 name = "weights" if operands == [1] else "input"
                 yield _candidate(around, node, f"before the {name} of", operands, None)
-        else:
-            yield from _others(around, node, sources, wide)
-        yield from _result(around, node, sources[0])
-
-
-def _others(
-    around: Around, node: Node, sources: Sequence[Node | None], wide: Sequence[int]
-) -> Iterator[Change]:
-    """Yield a candidate that quantizes the other inputs like the one that is quantized."""
-    like = next((n for n in sources if n is not None and n.kind == "Dequantize"), None)
-    if like is not None and wide and node.kind in with_trait("epilogue", "binary") | {"Concat"}:
-        where = f"before input {', '.join(map(str, wide))} of"
-        yield _candidate(around, node, where, wide, like)
-
-
-def _result(around: Around, node: Node, source: Node | None) -> Iterator[Change]:
-    """Yield a candidate that quantizes the result, as pooling, Concat and others need for int8."""
-    result = node.outputs[0]
-    quantized = any(r.kind == "Quantize" for r in around.readers.get(result.id, ()))
-    dequantized = source is not None and source.kind == "Dequantize"
-    if dequantized and result.dtype == "f32" and not quantized:
-        yield _candidate(around, node, "after", (), source)
+        elif like and wide and node.kind in with_trait("epilogue", "binary") | {"Concat"}:
+            # The other inputs are quantized like the one that is quantized.
+            where = f"before input {', '.join(map(str, wide))} of"
+            yield _candidate(around, node, where, wide, like)
+        result = node.outputs[0]
+        quantized = any(r.kind == "Quantize" for r in around.readers.get(result.id, ()))
+        if like is makers[0] is not None and result.dtype == "f32" and not quantized:
+            # Pooling, Concat and others need a quantized result for int8.
+            yield _candidate(around, node, "after", (), like)

@@ -6,35 +6,16 @@ import argparse
 import json
 from pathlib import Path
 
-from ...base.errors import InvalidArgumentsError
 from ...base.text.options import add_command, add_forms, add_set, seconds
-from ...model.building.builder import GraphBuilder
-from ...serialization import load, parse, to_builder
-from ...serialization.options import parse_rewritings
+from ...serialization.options import load_rewritten
 from .explain import explain
-
-
-def _graph(file: Path, options: list[str]) -> GraphBuilder:
-    """Read the graph of a file, and rewrite it.
-
-    - raises `OneDNNError, OSError`
-    """
-    if not options:
-        return load(file)
-    rewritings = parse_rewritings(options)
-    if len(rewritings) > 1:
-        raise InvalidArgumentsError(
-            f"--set: one graph is explained at a time, these options make {len(rewritings)}"
-        )
-    return to_builder(rewritings[0].apply(parse(file)), file=str(file))
 
 
 def _explain(arguments: argparse.Namespace) -> int:
     found = explain(
-        _graph(Path(arguments.file), arguments.set),
+        load_rewritten(Path(arguments.file), arguments.set),
         seconds=arguments.seconds,
         what_if=not arguments.no_what_if,
-        onednn=arguments.onednn,
         timeout=arguments.timeout,
     )
     if arguments.form == "json":
@@ -60,14 +41,6 @@ def add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     add_set(parser, "rewrite the graph first, as replay does: in-shapes=0:2x3, dt=bf16, mb=4, ...")
     add_forms(parser, json="print the explanation as JSON", html="print the explanation as HTML")
     parser.add_argument("--no-what-if", action="store_true", help="do not try changes to the graph")
-    parser.add_argument(
-        "--onednn",
-        action="append",
-        default=[],
-        metavar="ENVIRONMENT",
-        help="also ask another oneDNN: the folder or Python of a virtual environment with this "
-        "package; repeat the option for more",
-    )
     parser.add_argument(
         "--seconds",
         type=seconds,

@@ -1,4 +1,4 @@
-"""Explain models and graphs: `explain` and `explain_all`."""
+"""Explain models and graphs: `explain`."""
 
 from __future__ import annotations
 
@@ -18,31 +18,26 @@ from ...model.building.infer import infer_shapes
 from ...model.building.value import bytes_of, is_whole
 from ...model.planning import Plan, SlowFusions
 from ...model.running.model import CompiledGraph
-from ...ops.lookup import row, with_trait
+from ...ops.lookup import row
 from ...ops.terms import shape_text
 from ..kernels import Kernels, job_of, kernels_of, step_keys
-from .elsewhere import elsewhere
 from .explanation import Explanation
 from .facts import StepFacts
 from .peaks import machine
 from .steps import PASSED, steps_of_builder, steps_of_plan
-from .times import NO_PRIMITIVE, speed, timed
+from .times import NO_PRIMITIVE, raised, speed, timed
 
 Shape = tuple[int, ...]
 
 
 @dataclass
 class _Subject:
-    """A graph, and the results of compiling it; `model` is None if nothing can be compiled.
-
-    `runs` is whether the graph compiles; if not, NumPy computes ops without a kernel in `model`.
-    """
+    """A graph, and the results of compiling it, which are None if it does not compile."""
 
     builder: GraphBuilder
     model: CompiledGraph | None
     plan: Plan | None
     shapes: tuple[Shape, ...]
-    runs: bool
     notes: list[str]
 
 
@@ -67,12 +62,12 @@ def _of_model(model: CompiledGraph, shapes: Sequence[Sequence[int]]) -> _Subject
             )
         chosen = latest
     plan = model.specialization(chosen).plan
-    return _Subject(builder, model, plan, chosen, True, [])
+    return _Subject(builder, model, plan, chosen, [])
 
 
 def _of_builder(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> _Subject:
     chosen = _chosen("the graph", builder, shapes)
-    subject = _Subject(builder, None, None, chosen, False, [])
+    subject = _Subject(builder, None, None, chosen, [])
     if not all(map(is_whole, chosen)):
         subject.notes.append("dims are unknown: give shapes to have it compiled and timed")
         return subject
@@ -80,11 +75,10 @@ def _of_builder(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> _Subj
         # The report shows it at each step that was split.
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
-            subject.model = builder.compile()
-            subject.plan = subject.model.specialization(chosen).plan
-            subject.runs = True
+            model = builder.compile()
+            subject.plan = model.specialization(chosen).plan
+            subject.model = model
         except OneDNNError as e:
-            subject.model = None
             subject.notes.append(f"it does not compile: {with_reason(e)}")
     return subject
 
@@ -151,24 +145,12 @@ def _merged(step: StepFacts, key: Sequence[str], kernels: Kernels) -> StepFacts:
         partition=f"{found.partition.kind} {found.partition.implementation}".strip(),
         kernels=found.kernels,
         kernels_unknown="" if found.kernels else NO_PRIMITIVE,
-        scratch_bytes=found.scratch_bytes if step.scratch_bytes is None else step.scratch_bytes,
     )
 
 
 def _total(sizes: Sequence[int | None]) -> int | None:
     known = [s for s in sizes if s is not None]
     return sum(known) if len(known) == len(sizes) else None
-
-
-def _unsupported(steps: list[StepFacts]) -> list[StepFacts]:
-    """Mark the steps of ops for which oneDNN has no kernel as unsupported."""
-    known = with_trait("moves")
-    return [
-        replace(s, by="unsupported")
-        if s.by == "reference" or (s.by == "view" and s.ops[0].kind in known)
-        else s
-        for s in steps
-    ]
 
 
 def _partitions(subject: _Subject) -> list[StepFacts]:
@@ -200,9 +182,7 @@ def _finish(
         keys = step_keys(builder, plan)
         steps = [_merged(s, key, known) for s, key in zip(steps, keys, strict=True)]
         subject.notes += _notes_on(builder, steps)
-        if not subject.runs:
-            steps = _unsupported(steps)
-        elif seconds > 0:
+        if seconds > 0:
             try:
                 times, whole, calls = timed(model, plan, subject.shapes, seconds)
                 total = sum(t for t in times if t is not None)
@@ -210,7 +190,7 @@ def _finish(
                     replace(s, seconds=t, share=None if t is None or not total else t / total)
                     for s, t in zip(steps, times, strict=True)
                 ]
-                peaks = machine(model.threads)
+                peaks = raised(machine(model.threads), steps)
             except (OneDNNError, MemoryError) as e:
                 subject.notes.append(f"not timed: {e}")
     steps = [replace(s, work=speed(s, peaks)) for s in steps]
@@ -224,18 +204,18 @@ def _finish(
             "onednn_graph_py first, or set GOMP_SPINCOUNT=1000"
         )
     return Explanation(
-        model.name if model is not None and subject.runs else "graph",
+        "graph" if model is None else model.name,
         builder.engine_kind.name,
         linked.release,
         tuple((v.name, s) for v, s in zip(builder.inputs, subject.shapes, strict=True)),
-        subject.runs,
+        model is not None,
         tuple(steps),
         _total([bytes_of(v.dtype, s) for v, s in zip(builder.inputs, subject.shapes, strict=True)]),
         _outputs(subject, steps),
         sum(a.nbytes for a in plan.constants)
         if plan is not None
         else sum(v.data.nbytes for v in builder.constants if v.data is not None),
-        plan.arena_bytes if plan is not None and subject.runs else None,
+        None if plan is None else plan.arena_bytes,
         whole,
         calls,
         peaks,
@@ -253,6 +233,8 @@ def _outputs(subject: _Subject, steps: Sequence[StepFacts]) -> int | None:
 def _reasons(subject: _Subject) -> tuple[Any, ...]:
     from .reasons import reasons
 
+    if not all(map(is_whole, subject.shapes)):
+        return ()
     model = subject.model
     slow_fusions: SlowFusions = "avoid" if model is None else model.options["slow_fusions"]
     try:
@@ -262,39 +244,11 @@ def _reasons(subject: _Subject) -> tuple[Any, ...]:
         return ()
 
 
-def explain_all(
-    subjects: Sequence[tuple[CompiledGraph | GraphBuilder, Sequence[Sequence[int]]]],
-    *,
-    seconds: float = 0.2,
-    what_if: bool = True,
-    timeout: float = 120.0,
-) -> list[Explanation]:
-    """Explain several models or graphs, with their shapes; one process finds all their kernels.
-
-    The options are those of `explain`.
-    """
-    made = []
-    for what, shapes in subjects:
-        if isinstance(what, CompiledGraph):
-            made.append(_of_model(what, shapes))
-        elif isinstance(what, GraphBuilder):
-            made.append(_of_builder(what, shapes))
-        else:
-            raise TypeError(
-                f"explain: expected a CompiledGraph or a GraphBuilder, got {type(what).__name__}"
-            )
-    running = [s for s in made if s.model is not None]
-    jobs = [job_of(s.model, s.shapes) for s in running if s.model is not None]
-    found = dict(zip(map(id, running), kernels_of(jobs, timeout=timeout), strict=True))
-    return [_finish(s, found.get(id(s)), seconds, what_if) for s in made]
-
-
 def explain(
     model: CompiledGraph | GraphBuilder,
     *shapes: Sequence[int],
     seconds: float = 0.2,
     what_if: bool = True,
-    onednn: str | Sequence[str] = (),
     timeout: float = 120.0,
 ) -> Explanation:
     """Report what runs, how fast, and why ops were not fused.
@@ -315,8 +269,6 @@ def explain(
         time them.
     what_if : bool
         Try changes to the graph that would fuse ops that stayed unfused.
-    onednn : str or sequence of str
-        Other installs of oneDNN to ask about the graph, as `onednn_graph_py.compare` takes them.
     timeout : float
         Time limit for finding kernel names, in seconds.
 
@@ -330,7 +282,7 @@ def explain(
         `model` is neither a compiled graph nor a builder.
     InvalidArgumentsError, InvalidShapeError
         `shapes` do not fit the inputs, or are missing for a model with unknown dims that was not
-        called; `onednn` names no environment with this package.
+        called.
 
     Examples
     --------
@@ -342,10 +294,15 @@ def explain(
     >>> e.steps[0].label, e.steps[0].kernels[0].kind, e.steps[0].work.operations
     ('MatMul + ReLU', 'matmul', 1056)
     """
-    (found,) = explain_all([(model, shapes)], seconds=seconds, what_if=what_if, timeout=timeout)
-    if not onednn:
-        return found
-    builder = model.builder if isinstance(model, CompiledGraph) else model
-    known = tuple(shape for _, shape in found.shapes)
-    lines, reasons = elsewhere(builder, known, onednn, found.reasons, timeout)
-    return replace(found, notes=(*found.notes, *lines), reasons=reasons)
+    if isinstance(model, CompiledGraph):
+        subject = _of_model(model, shapes)
+    elif isinstance(model, GraphBuilder):
+        subject = _of_builder(model, shapes)
+    else:
+        raise TypeError(
+            f"explain: expected a CompiledGraph or a GraphBuilder, got {type(model).__name__}"
+        )
+    kernels = None
+    if subject.model is not None:
+        (kernels,) = kernels_of([job_of(subject.model, subject.shapes)], timeout=timeout)
+    return _finish(subject, kernels, seconds, what_if)

@@ -1,7 +1,4 @@
-"""A report on a graph that runs: `Explanation`.
-
-As HTML its only colours are greys that are visible on light and dark backgrounds.
-"""
+"""A report on a graph that runs: `Explanation`."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ...base.text.markup import Markup, element, joined
+from ...base.text.markup import element, joined
 from ...base.text.names import printable
 from ...base.text.numbers import bytes_text, counted, seconds_text
 from ...base.text.table import html_table, text_table
@@ -24,33 +21,19 @@ if TYPE_CHECKING:
 
 _TABLE = "border-collapse:collapse"
 _CELL = "text-align:left;padding:2px 8px;border-bottom:1px solid rgba(128,128,128,0.4)"
-_SHARE = HEADER.index("share")
 
 
-def _row(number: int, step: StepFacts) -> list[str]:
-    """Return a step's cells; a bar in the background of one shows the share of time."""
-    made = list(cells(number, step))
-    if step.share is not None:
-        end = f"{100 * step.share:.1f}%"
-        grey = "rgba(128,128,128,0.35)"
-        bar = f"background:linear-gradient(to right,{grey} {end},transparent {end})"
-        made[_SHARE] = element("td", made[_SHARE], style=f"{_CELL};text-align:right;{bar}")
+def _sections(explanation: Explanation) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return a title for each step and each reason, with lines that have a label."""
+    made = []
+    for number, step in enumerate(explanation.steps, 1):
+        made.append((f"step {number}: {heading(step)}", step_lines(step)))
+    for reason in explanation.reasons:
+        name = f"{reason.kind} {visible(reason.op)!r}" if reason.op else reason.kind
+        lines = [("to fuse it:", f"{c.description} ({c.result})") for c in reason.changes]
+        lines += [("made at", printable(reason.where))] if place_known(reason.where) else []
+        made.append((f"{name}, {reason.status}: {reason.why}", lines))
     return made
-
-
-def _details(number: int, step: StepFacts) -> Markup:
-    title = element("summary", f"step {number}: {heading(step)}")
-    return element("details", title, html_table((), step_lines(step), cell=_CELL, style=_TABLE))
-
-
-def _reason(reason: Reason) -> Markup:
-    name = f"{reason.kind} {reason.op!r}" if reason.op else reason.kind
-    parts = [element("b", name), f", {reason.status}: {reason.why}"]
-    if place_known(reason.where):
-        parts += [Markup("<br>"), element("small", reason.where)]
-    changes = [f"{c.description} ({c.result})" for c in reason.changes]
-    items = (element("li", text) for text in (*changes, *reason.elsewhere))
-    return element("li", *parts, element("ul", *items))
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -101,7 +84,7 @@ class Explanation:
         Memory of all other tensors, and scratch memory if oneDNN leaves that to its callers (from
         3.13 on); None if the graph does not compile.
     seconds : float or None
-        The median of the steps' sums over many calls.
+        The sum of the steps' medians over many calls.
     calls : int
         Number of timed calls.
     machine : Machine or None
@@ -156,7 +139,6 @@ class Explanation:
                     "changes": [
                         {"description": c.description, "result": c.result} for c in r.changes
                     ],
-                    "elsewhere": list(r.elsewhere),
                 }
                 for r in self.reasons
             ],
@@ -200,17 +182,8 @@ class Explanation:
         parts = ["\n".join([*self._title(), *(f"note: {visible(n, 400)}" for n in self.notes)])]
         if self.steps:
             parts.append("\n".join(_table([cells(i + 1, s) for i, s in enumerate(self.steps)])))
-        for i, step in enumerate(self.steps):
-            lines = [f"step {i + 1}: {heading(step)}"]
-            lines += [f"  {what:9} {line}" for what, line in step_lines(step)]
-            parts.append("\n".join(lines))
-        for reason in self.reasons:
-            name = f"{reason.kind} {visible(reason.op)!r}" if reason.op else reason.kind
-            lines = [f"{name}, {reason.status}: {reason.why}"]
-            lines += [f"  to fuse it: {c.description} ({c.result})" for c in reason.changes]
-            lines += [f"  to fuse it: {text}" for text in reason.elsewhere]
-            lines += [f"  made at {printable(reason.where)}"] if place_known(reason.where) else []
-            parts.append("\n".join(lines))
+        for title, lines in _sections(self):
+            parts.append("\n".join([title, *(f"  {label:9} {line}" for label, line in lines)]))
         return "\n\n".join(parts)
 
     def _repr_html_(self) -> str:
@@ -218,12 +191,12 @@ class Explanation:
         parts = [element("p", joined((element("b", first), *rest), "<br>"))]
         parts += [element("p", note) for note in self.notes]
         if self.steps:
-            rows = [_row(i + 1, s) for i, s in enumerate(self.steps)]
+            rows = [cells(i + 1, s) for i, s in enumerate(self.steps)]
             parts.append(html_table(HEADER, rows, right=NUMBERS, cell=_CELL, style=_TABLE))
-            parts += [_details(i + 1, s) for i, s in enumerate(self.steps)]
-        if self.reasons:
-            parts.append(element("p", element("b", "Why not fused")))
-            parts.append(element("ul", *map(_reason, self.reasons)))
+        for number, (title, lines) in enumerate(_sections(self), 1):
+            table = html_table((), lines, cell=_CELL, style=_TABLE)
+            shown = "" if number <= len(self.steps) else "open"
+            parts.append(element("details", element("summary", title), table, open=shown))
         return element("div", *parts)
 
     def __repr__(self) -> str:

@@ -110,8 +110,7 @@ class StepFacts:
     kernels_unknown : str
         The reason why `kernels` is empty, unless oneDNN runs nothing in this step.
     scratch_bytes : int or None
-        Memory that it needs while it runs; None if unknown. oneDNN reports it from 3.13 on; for
-        older versions the process that logs kernels counts it.
+        Memory that it needs while it runs; None if unknown. oneDNN reports it from 3.13 on.
     seconds : float or None
         The median of many calls.
     share : float or None

@@ -14,6 +14,7 @@ import numpy as np
 from ... import _core
 from ...base.errors import OneDNNError
 from ...base.linked import version
+from ...machine.memory import last_cache_bytes
 from ...machine.store import load, place, processor, save
 from ...machine.timing import time_calls
 from ...model.building.builder import GraphBuilder
@@ -86,18 +87,6 @@ def _fastest(builder: GraphBuilder, threads: int) -> float:
     return min(time_calls(call, _MEASURING, least=_CALLS))
 
 
-def _last_cache() -> int:
-    """Return the bytes of the largest cache that Linux reports; 0 if it reports none."""
-    sizes = [0]
-    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        try:
-            text = file.read_text().strip()
-            sizes.append(int(text.rstrip("KMG")) << {"K": 10, "M": 20, "G": 30}.get(text[-1], 0))
-        except (OSError, ValueError):
-            continue
-    return max(sizes)
-
-
 def _measured(threads: int) -> dict[str, Any]:
     size = 1024 if threads <= 8 else 2048 if threads <= 32 else 4096
     operations = {}
@@ -106,7 +95,7 @@ def _measured(threads: int) -> dict[str, Any]:
             operations[dtype] = 2 * size**3 / _fastest(_product(dtype, size), threads)
         except OneDNNError:  # it has no kernels for this type here
             continue
-    rows = max(_LEAST_BYTES, _last_cache()) >> 16
+    rows = max(_LEAST_BYTES, last_cache_bytes()) >> 16
     b = GraphBuilder()
     b.output(b.input((rows, 1 << 14), "f32") + b.input((rows, 1 << 14), "f32"))
     moved = 3 * (rows << 16)

@@ -25,8 +25,6 @@ from ...model.rewriting.rebuild import Copy, Edit, rebuild, values_of
 from ...safety.nodes import group_of
 from ...safety.table import wrong_result
 
-LIMIT = 200  # the largest number of tried changes for one op
-
 # Of a graph with more ops, only a part is tried: about this many around the op, in whole groups.
 _NEAR = 12
 
@@ -72,9 +70,7 @@ def specialised(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> Graph
 
 
 def can_compile(builder: GraphBuilder) -> bool:
-    """Whether there is an engine, and all shapes are known."""
-    if any(v.shape is None or not is_whole(v.shape) for v in builder.inputs):
-        return False
+    """Whether there is an engine."""
     try:
         engine_of(builder.engine_kind)
     except OneDNNError:
@@ -82,20 +78,16 @@ def can_compile(builder: GraphBuilder) -> bool:
     return True
 
 
-def _draft(builder: GraphBuilder, slow_fusions: SlowFusions = "avoid") -> PlanDraft | None:
-    """Begin a plan of the graph; None if a shape is unknown."""
+def _draft(builder: GraphBuilder, slow_fusions: SlowFusions = "avoid") -> PlanDraft:
+    """Begin a plan of the graph."""
     every = values_of(builder)
     # A copy's shapes are inferred as it is written.
     shapes = {v.id: v.shape for v in every if v.shape is not None and is_whole(v.shape)}
     if len(shapes) < len(every):
-        try:
-            shapes = infer_shapes(builder, {v.id: v.shape or () for v in builder.inputs})
-        except OneDNNError:
-            return None
+        shapes = infer_shapes(builder, {v.id: v.shape or () for v in builder.inputs})
     # Without a device there is nothing to compile for; groups don't need one.
     engine = engine_of(builder.engine_kind) if can_compile(builder) else None
-    options = CompileOptions(slow_fusions=slow_fusions)
-    return PlanDraft(builder, engine, shapes, options)
+    return PlanDraft(builder, engine, shapes, CompileOptions(slow_fusions=slow_fusions))
 
 
 def grouped(
@@ -107,16 +99,7 @@ def grouped(
     `GraphBuilder.compile`.
     """
     draft = _draft(builder, slow_fusions)
-    if draft is None:
-        by_id = {n.id: n for n in builder.nodes if n.kind != "End"}
-        made = []
-        for unplanned in builder.graph.get_partitions():
-            nodes = tuple(by_id[i] for i in unplanned.get_ops() if i in by_id)
-            if nodes:
-                made.append(Group(nodes, unplanned.is_supported()))
-        return made
     by_id = {n.id: n for n in builder.nodes}
-    compiles = can_compile(builder)
     made = []
     for nodes, partition in partitions.groups(draft, draft.nodes):
         own = (one for n in nodes for one in n.parts or (by_id.get(n.id, n),))
@@ -124,7 +107,7 @@ def grouped(
         if partition is None:
             made.append(Group(known, False))
             continue
-        compiling = partial(_compiled, draft, nodes, partition) if compiles else None
+        compiling = partial(_compiled, draft, nodes, partition) if can_compile(builder) else None
         defect = known_defect(draft, Candidate(nodes, partition))
         trouble = "" if defect is None else defect.why
         kinds = tuple(n.kind for n in nodes)
@@ -173,9 +156,9 @@ def near_defect(builder: GraphBuilder, group: Group) -> bool:
 
 def refused_alone(builder: GraphBuilder, group: Group) -> dict[int, str]:
     """Return the reasons for ops of a group in trouble that can't run alone either, by id."""
-    draft = _draft(builder) if group.trouble and len(group.nodes) > 1 else None
-    if draft is None or not can_compile(builder):
+    if not group.trouble or len(group.nodes) < 2 or not can_compile(builder):
         return {}
+    draft = _draft(builder)
     reasons = {}
     for node in group.nodes:
         for nodes, partition in partitions.groups(draft, [node]):
@@ -252,19 +235,17 @@ class Probe:
         return Tried(copy, grouped(copy.builder, slow_fusions=self._slow_fusions))
 
     def ask(self, edit: Edit) -> Tried | None:
-        """Try a change; None if the graph is invalid, or the limit of tries is reached."""
-        if self.asked >= LIMIT:
-            return None
+        """Try a change; None if the graph is invalid."""
         self.asked += 1
         try:
             return self._ask(edit)
         except (OneDNNError, TypeError, ValueError):
             return None
 
-    def confirmed(self, edit: Edit, tried: Tried, *, everything: bool = True) -> Tried | None:
-        """Try the change in the whole graph, or in the part, and compile it; None if it fails."""
+    def confirmed(self, edit: Edit, tried: Tried) -> Tried | None:
+        """Try the change in the whole graph, and compile it; None if it fails."""
         try:
-            whole = self._ask(edit, everything=True) if self.part and everything else tried
+            whole = self._ask(edit, everything=True) if self.part else tried
             groups = whole.with_op(self.position)
             if not groups or not all(g.runs for g in groups):
                 return None

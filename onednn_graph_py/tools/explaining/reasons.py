@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from ...base.errors import OneDNNError
 from ...base.linked import version
 from ...machine.cpu import lacks
 from ...model.building.builder import GraphBuilder
 from ...model.building.value import Node
 from ...model.planning import SlowFusions
-from ...model.rewriting.rebuild import for_gpu, numbers_of
+from ...model.rewriting.rebuild import numbers_of
 from ...ops.lookup import row, with_trait
 from .changes import Around, Change, called
 from .neighbours import neighbours, readers_of
 from .probe import Group, Probe, can_compile, grouped, refused_alone, specialised
-from .search import Search, Status, helpful, tried_in_vain
+from .search import Budget, Status, helpful, looks_of, tried_in_vain
 
 __all__ = ["Change", "Reason", "Status", "reasons"]
 
@@ -36,17 +36,6 @@ class Reason:
     why: str  # the cause, as far as the library or this package's tables know it
     # changes each of which makes it supported or fused; those that compute the same come first
     changes: tuple[Change, ...]
-    # differences in other installs of oneDNN, if `explain` asked any
-    elsewhere: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        name = f"{self.kind} {self.op!r}" if self.op else self.kind
-        lines = [f"{name} ({self.where}): {self.status}: {self.why}"]
-        for change in self.changes:
-            other = "" if change.exact else " (other results)"
-            lines.append(f"  {change.description}: {change.result}{other}")
-        lines += [f"  {text}" for text in self.elsewhere]
-        return "\n".join(lines)
 
 
 def reasons(
@@ -59,7 +48,7 @@ def reasons(
 
     It tries every change: it builds the changed graph, lets the library partition it, and compiles
     the partition. It executes only partitions that may be slower than separate ops, to time them.
-    Without `shapes`, a graph with unknown dims is not compiled.
+    `shapes` are those of the inputs, for a graph with unknown dims.
     """
     graph = specialised(builder, shapes)
     groups = grouped(graph, compiled=can_compile(graph), slow_fusions=slow_fusions)
@@ -67,10 +56,10 @@ def reasons(
     numbers = numbers_of(graph)
     positions = {n.id: i for i, n in enumerate(graph.nodes)}
     unsupported = frozenset(n.id for g in groups if not g.supported for n in g.nodes)
-    on_gpu = _on_gpu(graph, unsupported)
     group_of = {n.id: g for g in groups for n in g.nodes}
     alone: dict[int, dict[int, str]] = {}
-    search = Search()
+    budget = Budget()
+    first: dict[Any, Node] = {}
     made = []
     for node in graph.nodes:
         group = group_of.get(node.id)
@@ -82,12 +71,15 @@ def reasons(
         status = _status(node, group, near, alone[id(group)])
         if status is None:
             continue
-        around = Around(
-            graph, node, near, readers, numbers, positions, group.nodes, unsupported, on_gpu
-        )
+        around = Around(graph, node, near, readers, numbers, positions, group.nodes, unsupported)
+        like = first.setdefault(looks_of(around, status), node)
+        if like is not node:
+            why = f"as {called(like)}, whose surroundings look the same"
+            made.append(Reason(node.name, node.kind, node.where, status, why, ()))
+            continue
         concerned = [positions[n.id] for n in (*around.concerned, *around.quantizing)]
         probe = Probe(graph, around.position, concerned, groups, slow_fusions)
-        made.append(_reason(around, status, group, probe, search))
+        made.append(_reason(around, status, group, probe, budget))
     return tuple(made)
 
 
@@ -109,11 +101,11 @@ def _subject(group: Group) -> Node:
     return next(others, group.nodes[0])
 
 
-def _reason(around: Around, status: Status, group: Group, probe: Probe, search: Search) -> Reason:
-    found = helpful(around, status, probe, search)
+def _reason(around: Around, status: Status, group: Group, probe: Probe, budget: Budget) -> Reason:
+    found = helpful(around, status, probe, budget)
     node = around.node
     why = _why(around, status, group)
-    if not found and search.left <= 0:
+    if not found and budget.left <= 0:
         why += "; no more changes were tried, as this graph has so many ops of this sort"
     elif not found:
         why += f"; {tried_in_vain(around, probe)}"
@@ -179,23 +171,8 @@ def _why_unsupported(around: Around, group: Group) -> str:
     dtypes = tuple(dict.fromkeys(v.dtype for v in (*node.inputs, *node.outputs)))
     missing = next((m for d in dtypes if (m := lacks(d)) is not None), None)
     if missing is not None and kind == "cpu":
-        told = missing
-    else:
-        release, types = version().release, ", ".join(dtypes)
-        told = f"oneDNN {release} has no {kind} kernel for {node.kind} in {types} here"
-        notes = [n for n in row(node.kind).notes if "CPU" in n]
-        if notes and kind == "cpu":
-            told += f": {' '.join(notes).rstrip('.')}"
-    return f"{told}; it is supported on a GPU" if node.id in around.on_gpu else told
-
-
-def _on_gpu(builder: GraphBuilder, unsupported: Collection[int]) -> frozenset[int]:
-    """Return those of the ops for which a GPU has a kernel; none without a GPU runtime."""
-    on_cpu = builder.engine_kind.name == "cpu"
-    if not unsupported or not on_cpu or version().gpu_runtime.lower() == "none":
-        return frozenset()
-    try:
-        groups = grouped(for_gpu(builder))
-    except OneDNNError:
-        return frozenset()
-    return frozenset(n.id for g in groups if g.supported for n in g.nodes if n.id in unsupported)
+        return missing
+    release, types = version().release, ", ".join(dtypes)
+    told = f"oneDNN {release} has no {kind} kernel for {node.kind} in {types} here"
+    notes = [n.rstrip(".") for n in row(node.kind).notes if "CPU" in n and kind == "cpu"]
+    return ": ".join([told, *notes])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ...model.building.value import Node, Value
@@ -23,27 +23,20 @@ Status = Literal["unsupported", "alone", "in parts"]
 
 _MOST = 5  # the largest number of reported changes for one op
 
-_ALL = 5000  # the largest number of tried changes for one graph
-
 FAMILIES: dict[str, Family] = {
     "outputs in the middle": changes_order.fewer_outputs,
     "second readers": changes_order.own_producers,
-    "the order of operands": changes_order.swapped_operands,
     "other ways to write an op": changes_kinds.other_kinds,
     "the order of ops": changes_order.earlier,
     "attributes": changes_attributes.attributes,
     "scales and zero points": changes_attributes.scales_and_zero_points,
     "the form of operands": changes_operands.operand_forms,
     "strides": changes_operands.plain_strides,
-    "TypeCasts left out": changes_dtype.casts_left_out,
     "quantization": changes_quantization.missing_quantization,
     "integer types": changes_dtype.integer_types,
     "the types of parameters": changes_dtype.parameter_types,
-    "8-bit floats": changes_dtype.eighth_floats,
-    "fpmath_mode": changes_dtype.math_modes,
     "data types of the op": changes_dtype.op_types,
     "data types of all connected ops": changes_dtype.region_types,
-    "leaving out an op beside it": changes_order.left_out,
 }
 """The families of changes to try, by the names that messages use."""
 
@@ -58,23 +51,20 @@ def tried_in_vain(around: Around, probe: Probe) -> str:
 
 
 def _candidates(around: Around) -> Iterator[Change]:
+    if around.node.kind == "Wildcard":
+        return
     for family in FAMILIES.values():
         yield from family(around)
 
 
 @dataclass
-class Search:
-    """The results of earlier searches, which equal layers share.
+class Budget:
+    """How many changes of one graph may still be tried."""
 
-    `left` is the number of changes that may still be tried. `known` has the numbers of the
-    candidates that helped, and of tried ones, by the key that ops in equal neighbourhoods share.
-    """
-
-    left: int = _ALL
-    known: dict[Any, tuple[tuple[int, ...], int]] = field(default_factory=dict)
+    left: int = 5000
 
 
-def _looks(around: Around, status: Status) -> Any:
+def looks_of(around: Around, status: Status) -> Any:
     """Return a key that is equal for ops that the same changes are likely to help."""
 
     def spec(value: Value) -> Any:
@@ -88,51 +78,22 @@ def _looks(around: Around, status: Status) -> Any:
     return status, *map(text, around.concerned)
 
 
-def helpful(around: Around, status: Status, probe: Probe, search: Search) -> list[Change]:
+def helpful(around: Around, status: Status, probe: Probe, budget: Budget) -> list[Change]:
     """Find the changes that help; those that compute the same come first."""
-    if around.node.kind == "Wildcard":
-        return []
-    candidates = list(_candidates(around))
-    looks = _looks(around, status)
-    before = search.known.get(looks)
-    found: dict[int, Change] = {}
-    if before is not None:
-        numbers, asked = before
-        again = {i: candidates[i] for i in numbers if i < len(candidates)}
-        found = _tried_out(around, status, probe, search, again, everything=False)
-        if len(found) == len(numbers):
-            probe.asked = asked
-            return list(found.values())
-    every = dict(enumerate(candidates))
-    found = _tried_out(around, status, probe, search, every, everything=True)
-    search.known[looks] = tuple(found), probe.asked
-    return list(found.values())
-
-
-def _tried_out(
-    around: Around,
-    status: Status,
-    probe: Probe,
-    search: Search,
-    candidates: Mapping[int, Change],
-    *,
-    everything: bool,
-) -> dict[int, Change]:
-    """Try candidates, and return those that help, by number."""
-    promising: list[tuple[int, Change, Tried]] = []
-    for i, candidate in candidates.items():
-        if search.left <= 0:
+    promising: list[tuple[Change, Tried]] = []
+    for candidate in _candidates(around):
+        if budget.left <= 0:
             break
-        search.left -= 1
+        budget.left -= 1
         tried = probe.ask(candidate.edit)
         if tried is not None and _helps(around, status, probe.before, tried):
-            promising.append((i, candidate, tried))
-    found: dict[int, Change] = {}
-    for i, candidate, tried in sorted(promising, key=lambda p: not p[1].exact):
-        confirmed = probe.confirmed(candidate.edit, tried, everything=everything)
+            promising.append((candidate, tried))
+    found: list[Change] = []
+    for candidate, tried in sorted(promising, key=lambda p: not p[0].exact):
+        confirmed = probe.confirmed(candidate.edit, tried)
         result = "" if confirmed is None else _result(around, status, confirmed)
         if result:
-            found[i] = replace(candidate, result=result)
+            found.append(replace(candidate, result=result))
         if len(found) == _MOST:
             break
     return found

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from ... import _core
-from ...base.dtypes import HOST_DTYPES
-from ...base.errors import OneDNNError, UnimplementedError
+from ...base.errors import UnimplementedError
 from ...model.building.builder import GraphBuilder
 from ...model.building.foreign import ForeignNode
-from ...model.building.infer import infer_shapes
-from ...model.building.value import Node, Value, bytes_of, is_whole
+from ...model.building.value import Node, is_whole
 from ...model.planning import Plan, PlannedStep
+from ...model.rewriting.rebuild import values_of
 from ...model.running.model import CompiledGraph
 from ...ops.lookup import row, with_trait
-from ..inspect.drawing import Tensor
-from ..inspect.of_builder import tensor_of, tensor_of_value
+from ..inspect.of_builder import tensor_of_value
+from ..inspect.of_model import Sized, sized, tensors_of_plan
 from .facts import By, OpFacts, StepFacts, TensorFacts, Work
 
 Shapes = Mapping[int, tuple[int, ...]]
@@ -57,59 +54,26 @@ def _dtype_of_products(builder: GraphBuilder, nodes: Sequence[Node]) -> str | No
 
 
 class _Described:
-    """Descriptions of tensors: their roles, names, shapes and layouts."""
+    """Descriptions of some tensors: their roles, names, shapes and layouts."""
 
     def __init__(
         self,
         builder: GraphBuilder,
-        shapes: Mapping[int, tuple[int, ...]],
-        outputs: Sequence[tuple[str, int]],
+        nodes: Iterable[Node],
+        tensors: Mapping[int, Sized],
+        outputs: Iterable[tuple[str, int]],
     ) -> None:
         self.builder = builder
-        self.shapes = dict(shapes)
-        self.values: dict[int, Value] = {}
-        self.roles: dict[int, str] = {}
-        self.names: dict[int, str] = {}
-        for value in builder.inputs:
-            self.roles[value.id], self.names[value.id] = "input", value.name
-        for value in builder.constants:
-            self.roles[value.id], self.names[value.id] = "constant", value.name
-        for name, i in outputs:
-            self.roles[i], self.names[i] = "output", name
+        self.tensors = tensors
+        values = [v for n in nodes for v in (*n.inputs, *n.outputs)]
+        self.named = {v.id: ("intermediate", v.name) for v in values}
+        self.named.update((v.id, ("input", v.name)) for v in builder.inputs)
+        self.named.update((v.id, ("constant", v.name)) for v in builder.constants)
+        self.named.update((i, ("output", name)) for name, i in outputs)
 
-    def shape(self, value: Value) -> tuple[int, ...] | None:
-        return self.shapes.get(value.id, value.shape)
-
-    def see(self, node: Node) -> None:
-        """Record a node's tensors, also those of a Dequantize that the compiler made."""
-        for value in (*node.inputs, *node.outputs):
-            self.values[value.id] = value
-            self.names.setdefault(value.id, value.name)
-        if node.kind == "Dequantize" and node.inputs[0].id in self.shapes:
-            self.shapes.setdefault(node.outputs[0].id, self.shapes[node.inputs[0].id])
-
-    def tensor(self, value: Value) -> TensorFacts:
-        told = tensor_of_value(value)
-        shape = self.shape(value)
-        size = None if shape is None else bytes_of(value.dtype, shape)
-        return self._facts(value.id, Tensor(value.dtype, shape, told.layout), size)
-
-    def compiled(self, lt: _core.logical_tensor) -> TensorFacts:
-        value = self.values.get(lt.get_id())
-        if value is not None and value.dtype in HOST_DTYPES:  # described in bytes
-            return self.tensor(value)
-        told = tensor_of(lt)
-        size = None
-        if told.layout == "opaque":
-            with contextlib.suppress(OneDNNError):
-                size = lt.get_mem_size()
-        elif told.shape is not None:
-            size = bytes_of(told.dtype, told.shape)
-        return self._facts(lt.get_id(), told, size)
-
-    def _facts(self, i: int, tensor: Tensor, size: int | None) -> TensorFacts:
-        role = self.roles.get(i, "intermediate")
-        return TensorFacts(role, self.names.get(i, ""), tensor, size)
+    def facts(self, ids: Iterable[int]) -> tuple[TensorFacts, ...]:
+        told = ((i, self.named.get(i, ("intermediate", ""))) for i in ids)
+        return tuple(TensorFacts(role, name, *self.tensors[i]) for i, (role, name) in told)
 
     def operations(self, nodes: Sequence[Node]) -> int | None:
         """Count the operations of all ops together; None if a dim is unknown."""
@@ -117,8 +81,8 @@ class _Described:
         for node in nodes:
             if not node.outputs:
                 continue
-            inputs = [self.shape(v) for v in node.inputs]
-            outputs = [self.shape(v) for v in node.outputs]
+            inputs = [self.tensors[v.id][0].shape for v in node.inputs]
+            outputs = [self.tensors[v.id][0].shape for v in node.outputs]
             if not all(s is not None and is_whole(s) for s in (*inputs, *outputs)):
                 return None
             known = [s for s in inputs if s is not None], [s for s in outputs if s is not None]
@@ -137,15 +101,15 @@ class _Described:
         return Work(operations, moved, _dtype_of_products(self.builder, nodes))
 
 
-def _edge(nodes: Sequence[Node], outside: set[int]) -> tuple[list[Value], list[Value]]:
-    """Return the values that ops read from other ops, and their results that leave them.
+def _edge(nodes: Sequence[Node], outside: set[int]) -> tuple[list[int], list[int]]:
+    """Return the ids of values that ops read from other ops, and of results that leave them.
 
     A result leaves if it is in `outside`, or if none of the ops reads it.
     """
     made = {v.id for n in nodes for v in n.outputs}
     read = {v.id for n in nodes for v in n.inputs}
-    inputs = list({v.id: v for n in nodes for v in n.inputs if v.id not in made}.values())
-    outputs = [v for n in nodes for v in n.outputs if v.id in outside or v.id not in read]
+    inputs = list(dict.fromkeys(v.id for n in nodes for v in n.inputs if v.id not in made))
+    outputs = [v.id for n in nodes for v in n.outputs if v.id in outside or v.id not in read]
     return inputs, outputs
 
 
@@ -164,17 +128,16 @@ def _scratch_bytes(step: PlannedStep) -> int | None:
 def _step(told: _Described, step: PlannedStep, outside: set[int]) -> StepFacts:
     by: By = step.implementation
     if by == "view":
-        values = _edge(step.nodes, outside)
-        inputs, outputs = ([told.tensor(v) for v in side] for side in values)
+        inputs, outputs = map(told.facts, _edge(step.nodes, outside))
     else:
         inputs, outputs = (
-            [told.compiled(lt) for lt in side] for side in (step.inputs, step.outputs)
+            told.facts(lt.get_id() for lt in side) for side in (step.inputs, step.outputs)
         )
     return StepFacts(
         tuple(_op(n) for n in step.nodes),
         by,
-        tuple(inputs),
-        tuple(outputs),
+        inputs,
+        outputs,
         scratch_bytes=_scratch_bytes(step),
         work=told.work(step.nodes, (*inputs, *outputs), moves=by != "view"),
         split=step.why,
@@ -185,11 +148,9 @@ def _step(told: _Described, step: PlannedStep, outside: set[int]) -> StepFacts:
 def steps_of_plan(model: CompiledGraph, plan: Plan) -> list[StepFacts]:
     """Describe the steps of one of a model's compiled plans."""
     builder = model.builder
-    shapes = infer_shapes(builder, plan.input_shapes)
-    told = _Described(builder, shapes, [(name, lt.get_id()) for name, lt in plan.outputs])
-    for step in plan.steps:
-        for node in step.nodes:
-            told.see(node)
+    nodes = [n for s in plan.steps for n in s.nodes]
+    outputs = [(name, lt.get_id()) for name, lt in plan.outputs]
+    told = _Described(builder, nodes, tensors_of_plan(builder, plan), outputs)
     outside = {v.id for v in builder.outputs.values()}
     return [_step(told, step, outside) for step in plan.steps]
 
@@ -199,10 +160,13 @@ def steps_of_builder(builder: GraphBuilder, shapes: Shapes) -> list[StepFacts]:
 
     `shapes` has those of tensors by id, if more is known of them than in the builder.
     """
-    told = _Described(builder, shapes, [(n, v.id) for n, v in builder.outputs.items()])
+    tensors = {
+        v.id: sized(v.dtype, shapes.get(v.id, v.shape), tensor_of_value(v).layout)
+        for v in values_of(builder)
+    }
+    outputs = [(n, v.id) for n, v in builder.outputs.items()]
     by_id = {n.id: n for n in builder.nodes if n.kind != "End"}
-    for node in by_id.values():
-        told.see(node)
+    told = _Described(builder, by_id.values(), tensors, outputs)
     ended = {v.id for n in builder.nodes if n.kind == "End" for v in n.inputs}
     made = []
     for partition in builder.graph.get_partitions():
@@ -213,14 +177,14 @@ def steps_of_builder(builder: GraphBuilder, shapes: Shapes) -> list[StepFacts]:
         others = [n for n in by_id.values() if n.id not in members]
         outside = {v.id for n in others for v in n.inputs} | ended
         outside |= {v.id for v in builder.outputs.values()}
-        inputs, outputs = ([told.tensor(v) for v in side] for side in _edge(nodes, outside))
+        read, left = map(told.facts, _edge(nodes, outside))
         made.append(
             StepFacts(
                 tuple(_op(n) for n in nodes),
                 "oneDNN" if partition.is_supported() else "unsupported",
-                tuple(inputs),
-                tuple(outputs),
-                work=told.work(nodes, (*inputs, *outputs)),
+                read,
+                left,
+                work=told.work(nodes, (*read, *left)),
             )
         )
     return made

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...machine.memory import last_cache_bytes
 from ...machine.timing import time_calls
 from ...model.checking.filling import fill_inputs
 from ...model.planning import Plan
@@ -26,10 +27,9 @@ def timed(
 ) -> tuple[list[float | None], float | None, int]:
     """Call a model repeatedly, for so many seconds and at least five times, and measure its steps.
 
-    Return the median of each step in seconds (0 for steps that do not run), that of a call, and the
-    number of timed calls; the medians are None if no call was recorded.
+    Return the median of each step in seconds (0 for steps that do not run), their sum, and the
+    number of timed calls; the times are None if no call was recorded.
     """
-    none: list[float | None] = [None] * len(plan.steps)
     named = {v.name: s for v, s in zip(model.inputs, shapes, strict=True)}
     run: Any = model.specialization(shapes).run.bind(fill_inputs(model.builder, shapes=named), None)
     run()  # oneDNN reorders constants in the first call
@@ -37,22 +37,32 @@ def timed(
         time_calls(run, seconds, least=_CALLS)
     labels = [s.label for s in plan.running]
     # Other models of this process may run meanwhile.
-    calls_seen = [
-        c.times
-        for c in p.recorded()
-        if c.model.name == model.name
-        and [name for name, *_ in c.model.steps] == labels
-        and c.model.shapes == shapes
-    ]
-    if not calls_seen:
-        return none, None, 0
-    each = [
-        statistics.median(float(t[i + 1] - t[i]) for t in calls_seen) for i in range(len(labels))
-    ]
-    left = iter(each)
+    alike = [s for s in p.steps if (s.model, s.shapes) == (model.name, shapes)]
+    runs = (alike[i : i + len(labels)] for i in range(len(alike)))
+    mine = next((steps for steps in runs if [s.step for s in steps] == labels), [])
+    if not mine:
+        return [None] * len(plan.steps), None, 0
+    left = iter(s.median for s in mine)
     made = [next(left) if s.runs else 0.0 for s in plan.steps]
-    whole = statistics.median(float(t[-1] - t[0]) for t in calls_seen)
-    return list(made), whole, len(calls_seen)
+    return list(made), sum(made), mine[0].count
+
+
+def raised(peaks: Machine, steps: Sequence[StepFacts]) -> Machine:
+    """Return the peaks, none of them below what a kernel of these steps reached.
+
+    Tensors that fit into the cache may be read faster than memory.
+    """
+    operations, bandwidth = dict(peaks.operations), peaks.bandwidth
+    for step in steps:
+        work = step.work
+        if work is None or not step.seconds or step.kernels_unknown == NO_PRIMITIVE:
+            continue
+        dtype = work.dtype or "f32"
+        if dtype in operations:
+            operations[dtype] = max(operations[dtype], work.operations / step.seconds)
+        if work.bytes > last_cache_bytes():
+            bandwidth = max(bandwidth, work.bytes / step.seconds)
+    return replace(peaks, operations=operations, bandwidth=bandwidth)
 
 
 def speed(step: StepFacts, peaks: Machine | None) -> Work | None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-
 from ...base.text.names import printable
 from ...base.text.numbers import bytes_text, seconds_text
 from ..inspect.labels import kinds_text, visible
@@ -137,21 +134,8 @@ def step_lines(step: StepFacts) -> list[tuple[str, str]]:
         made.append(("split", step.split))
     if step.measured:
         made.append(("measured", step.measured))
-    return made + [("made at", line) for line in _places([o.where for o in step.ops])]
-
-
-def _places(wheres: Sequence[str]) -> list[str]:
-    """Join the places of each file in one line: ``model.py:12, 14``."""
-    files: dict[str, list[str]] = {}
-    for where in dict.fromkeys(w for w in wheres if place_known(w)):
-        # "model.py:12", or "g.json: graph[3] 'conv'" with a name of any characters.
-        found = _PLACE.fullmatch(where)
-        file, place = found.groups() if found else (where, "")
-        files.setdefault(printable(file), []).append(place)
-    return [f + ", ".join(filter(None, places)) for f, places in files.items()]
-
-
-_PLACE = re.compile(r"(.*?: ?)(\d+|graph\[\d+\].*)", re.DOTALL)
+    places = dict.fromkeys(printable(o.where) for o in step.ops if place_known(o.where))
+    return made + ([("made at", ", ".join(places))] if places else [])
 
 
 def place_known(where: str) -> bool:

@@ -90,16 +90,10 @@ class Diagram:
     def _repr_mimebundle_(
         self, include: Container[str] | None = None, exclude: Container[str] | None = None
     ) -> dict[str, str]:
-        made = {"text/plain": repr(self)}
+        # Notebooks choose among the forms themselves.
         if missing():
-            made["text/vnd.mermaid"] = self.mermaid()
-        else:
-            made["image/svg+xml"] = self.svg()
-        return {
-            form: text
-            for form, text in made.items()
-            if (not include or form in include) and (not exclude or form not in exclude)
-        }
+            return {"text/plain": repr(self), "text/vnd.mermaid": self.mermaid()}
+        return {"text/plain": repr(self), "image/svg+xml": self.svg()}
 
 
 def diagram(
@@ -129,9 +123,9 @@ def diagram(
     shapes : sequence of shapes, optional
         Shapes of the inputs of a model with unknown dims; by default those of its last call.
     max_nodes : int, optional
-        If there are more ops, they are joined until so few nodes are left: first straight lines
-        of ops inside a partition, then repeated parts of the graph, then whole partitions, then
-        partitions that run one after the other. None to draw every op.
+        If there are more ops, they are joined until so few nodes are left: first repeated parts of
+        the graph, then whole partitions, then partitions that run one after the other. None to
+        draw every op.
     scopes : int
         Draw the ops of each `GraphBuilder.scope` as one node: 1 for the outermost scopes, 2 for
         those inside them; 0 for none. Ops without a name are in no scope.

@@ -1,4 +1,4 @@
-"""Fold large drawings: join ops that follow each other, equal parts, and scopes of names."""
+"""Fold large drawings: join equal parts, the ops of groups, and scopes of names."""
 
 from __future__ import annotations
 
@@ -90,38 +90,7 @@ def _sorted(drawing: Drawing) -> Drawing:
     return replace(drawing, nodes=tuple(sorted(drawing.nodes, key=key)))
 
 
-# -- ops that follow each other in a group
-
-
-def _chains(drawing: Drawing) -> Drawing:
-    """Join ops in a straight line inside a group."""
-    following: dict[str, list[str]] = {}
-    before: dict[str, list[str]] = {}
-    for edge in drawing.edges:
-        following.setdefault(edge.source, []).append(edge.target)
-        before.setdefault(edge.target, []).append(edge.source)
-    nodes = {node.key: node for node in drawing.nodes}
-
-    def next_in_line(node: OpNode) -> OpNode | None:
-        readers = following.get(node.key, [])
-        other = nodes.get(readers[0]) if len(readers) == 1 else None
-        if other is None or node.group is None or other.group != node.group:
-            return None
-        # A node of another group, such as a bias, may join on the way.
-        sources = [k for k in before[other.key] if k in nodes and nodes[k].group == node.group]
-        return other if sources == [node.key] and other.times == node.times else None
-
-    line = {node.key: other for node in drawing.nodes if (other := next_in_line(node))}
-    inner = {other.key for other in line.values()}
-    parts = []
-    for node in drawing.nodes:
-        if node.key in inner:
-            continue
-        part = [node]
-        while part[-1].key in line:
-            part.append(line[part[-1].key])
-        parts.append(part)
-    return _joined(drawing, parts)
+# -- groups
 
 
 def _by_group(drawing: Drawing) -> list[list[OpNode]]:
@@ -224,13 +193,13 @@ def _repetition(drawing: Drawing) -> Drawing | None:
 def readable(drawing: Drawing, most: int) -> Drawing:
     """Fold a drawing only as far as needed to have at most `most` nodes, not counting terminals.
 
-    It joins, in this order: straight lines inside groups; repeated parts of the graph, such as
-    layers; whole groups; groups that run one after the other.
+    It joins, in this order: repeated parts of the graph, such as layers; whole groups; groups that
+    run one after the other.
     """
     if len(drawing.nodes) <= most:
         return drawing
     made = _sorted(drawing)
-    for fold in (_chains, _repeated(most), _whole_groups, _repeated(most), _slices(most)):
+    for fold in (_repeated(most), _whole_groups, _repeated(most), _slices(most)):
         made = fold(made)
         if len(made.nodes) <= most:
             break

@@ -2,23 +2,56 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from ...base.dtypes import HOST_DTYPES
+from ...base.errors import OneDNNError
+from ...model.building.builder import GraphBuilder
 from ...model.building.infer import infer_shapes
-from ...model.building.value import is_whole
+from ...model.building.value import bytes_of, is_whole
 from ...model.planning import Plan
 from ...model.running.model import CompiledGraph
-from ...ops.terms import shape_text
+from ...ops.terms import Shape, shape_text
 from .assemble import DrawnOp, Graph
 from .drawing import Status, Tensor
 from .of_builder import graph_of_builder, tensor_of, tensor_of_value
 
+Sized = tuple[Tensor, int | None]
+"""A tensor and its bytes, which are None where dims are unknown."""
 
-def _plan_for(model: CompiledGraph, shapes: Sequence[Sequence[int]]) -> Plan | None:
-    """Return the plan for these shapes, or by default for the shapes compiled last."""
-    chosen = tuple(tuple(s) for s in shapes) or model.latest_shapes
-    return None if chosen is None else model.specialization(chosen).plan
+
+def sized(dtype: str, shape: Shape, layout: str) -> Sized:
+    """Return a tensor with the bytes of its elements."""
+    return Tensor(dtype, shape, layout), None if shape is None else bytes_of(dtype, shape)
+
+
+def tensors_of_plan(builder: GraphBuilder, plan: Plan) -> dict[int, Sized]:
+    """Return a plan's tensors by id, as they are compiled."""
+    shapes = infer_shapes(builder, plan.input_shapes)
+    values = [*builder.inputs, *builder.constants]
+    for node in (n for s in plan.steps for n in s.nodes):
+        values += (*node.inputs, *node.outputs)
+        if node.kind == "Dequantize" and node.inputs[0].id in shapes:
+            # Each reader has its own copy, whose shape is its input's.
+            shapes.setdefault(node.outputs[0].id, shapes[node.inputs[0].id])
+    made = {}
+    for value in values:
+        declared = tensor_of_value(value)
+        shape = shapes.get(value.id, declared.shape)
+        made[value.id] = sized(value.dtype, shape, declared.layout)
+    # What oneDNN lacks the data type for is described in bytes.
+    foreign = {v.id for v in values if v.dtype in HOST_DTYPES}
+    steps = (lt for s in plan.steps for lt in (*s.inputs, *s.outputs))
+    for lt in (*(lt for _, lt in plan.inputs), *steps, *(lt for _, lt in plan.outputs)):
+        if lt.get_id() in foreign:
+            continue
+        tensor = tensor_of(lt)
+        made[lt.get_id()] = sized(tensor.dtype, tensor.shape, tensor.layout)
+        if tensor.layout == "opaque":
+            with contextlib.suppress(OneDNNError):
+                made[lt.get_id()] = tensor, lt.get_mem_size()
+    return made
 
 
 def graph_of_model(model: CompiledGraph, shapes: Sequence[Sequence[int]] = ()) -> Graph:
@@ -27,39 +60,13 @@ def graph_of_model(model: CompiledGraph, shapes: Sequence[Sequence[int]] = ()) -
     By default these are the shapes compiled last; if there are none, the graph is drawn in oneDNN's
     partitions.
     """
-    plan = _plan_for(model, shapes)
-    if plan is None:
+    chosen = tuple(tuple(s) for s in shapes) or model.latest_shapes
+    if chosen is None:
         graph = graph_of_builder(model.builder)
         graph.title = model.name
         graph.notes.append("not compiled for any shapes yet")
         return graph
-    builder = model.builder
-    values = {
-        v.id: v
-        for v in (
-            *builder.inputs,
-            *builder.constants,
-            *(v for s in plan.steps for n in s.nodes for v in (*n.inputs, *n.outputs)),
-        )
-    }
-    compiled = [
-        *(lt for _, lt in plan.inputs),
-        *(lt for s in plan.steps for lt in (*s.inputs, *s.outputs)),
-        *(lt for _, lt in plan.outputs),
-    ]
-    known = {
-        lt.get_id(): tensor_of(lt)
-        for lt in compiled
-        # What oneDNN lacks the data type for is described in bytes.
-        if lt.get_id() not in values or values[lt.get_id()].dtype not in HOST_DTYPES
-    }
-    inferred = infer_shapes(builder, plan.input_shapes)
-    tensors = {}
-    for i, value in values.items():
-        declared = tensor_of_value(value)
-        shape = inferred.get(i, declared.shape)
-        tensors[i] = known.get(i) or Tensor(value.dtype, shape, declared.layout)
-    tensors.update({i: t for i, t in known.items() if i not in tensors})
+    builder, plan = model.builder, model.specialization(chosen).plan
     ops: list[DrawnOp] = []
     groups: list[tuple[Status, list[int]]] = []
     for step in plan.steps:
@@ -68,13 +75,6 @@ def graph_of_model(model: CompiledGraph, shapes: Sequence[Sequence[int]] = ()) -
             # The step that copies a tensor into an output has an op without outputs.
             outputs = [v.id for v in node.outputs] or [lt.get_id() for lt in step.outputs]
             ops.append(DrawnOp(node.kind, node.name, [v.id for v in node.inputs], outputs))
-            if not node.outputs:
-                continue
-            if node.kind == "Dequantize" and node.outputs[0].id not in inferred:
-                # Each reader has its own copy, whose shape is its input's.
-                source, copy = tensors[node.inputs[0].id], node.outputs[0]
-                if copy.id not in known:
-                    tensors[copy.id] = Tensor(copy.dtype, source.shape)
         status: Status = step.implementation
         groups.append((status, list(range(first, len(ops)))))
     notes = []
@@ -88,7 +88,7 @@ def graph_of_model(model: CompiledGraph, shapes: Sequence[Sequence[int]] = ()) -
         {v.id: v.name for v in builder.inputs},
         [(name, lt.get_id()) for name, lt in plan.outputs],
         {v.id: 0 if v.data is None else v.data.nbytes for v in builder.constants},
-        tensors,
+        {i: tensor for i, (tensor, _) in tensors_of_plan(builder, plan).items()},
         what="step",
         notes=notes,
     )

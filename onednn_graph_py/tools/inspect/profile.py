@@ -95,7 +95,7 @@ class Profile:
 
     # -- what was gathered
 
-    def recorded(self) -> Iterator[_Call]:
+    def _recorded(self) -> Iterator[_Call]:
         """Iterate over the calls, in the order in which they began."""
         # Other threads may record meanwhile, so data that others refer to must be fetched later.
         calls = self._recorder.calls()
@@ -126,7 +126,7 @@ class Profile:
     def steps(self) -> tuple[StepTimes, ...]:
         """The steps of all models, in the order in which they first ran."""
         gathered: dict[int, tuple[_Model, list[npt.NDArray[np.float64]]]] = {}
-        for call in self.recorded():
+        for call in self._recorded():
             gathered.setdefault(id(call.model), (call.model, []))[1].append(np.diff(call.times))
         tables = [(model, np.array(rows)) for model, rows in gathered.values()]
         whole = sum(float(table.sum()) for _, table in tables)
@@ -211,7 +211,7 @@ class Profile:
         process = os.getpid()
         events: list[dict[str, Any]] = []
         threads: dict[int, int] = {}  # small numbers, which viewers show well
-        for number, call in enumerate(self.recorded()):
+        for number, call in enumerate(self._recorded()):
             thread = threads.setdefault(call.thread, len(threads) + 1)
             times = (call.times * 1e6).tolist()
             inputs: dict[str, Any] = {"inputs": [list(shape) for shape in call.model.shapes]}

@@ -5,6 +5,6 @@ only once, and the log would slow down this process.
 """
 
 from .find import Kernel, Kernels, StepKernels, job_of, kernels_of
-from .step_keys import step_keys
+from .worker import step_keys
 
 __all__ = ["Kernel", "Kernels", "StepKernels", "job_of", "kernels_of", "step_keys"]

@@ -64,14 +64,10 @@ _WORKER = f"{__package__}.worker"
 
 @dataclass(frozen=True)
 class StepKernels:
-    """The kernels of one step that oneDNN runs, from its log; first those that run at each call.
-
-    `scratch_bytes` is the memory that the step took and gave back in each call, if it was counted.
-    """
+    """The kernels of one step that oneDNN runs, from its log; first those that run at each call."""
 
     partition: LoggedPartition
     kernels: tuple[Kernel, ...]
-    scratch_bytes: int | None
 
 
 @dataclass(frozen=True)
@@ -112,9 +108,7 @@ class _Heard:
     """The lines that the worker printed for one job."""
 
     steps: list[list[str]] | None = None
-    counted: bool = False
-    # Lines of the log, and bytes taken (or given back, negative) between them.
-    calls: list[list[str | int]] = field(default_factory=list)
+    calls: list[list[str]] = field(default_factory=list)  # lines of the log
     ended: bool = False
     failed: str = ""
 
@@ -137,12 +131,9 @@ def _heard(text: str) -> dict[int, _Heard]:
         elif now is None:
             continue
         elif told["event"] == "plan":
-            now.steps, now.counted = told["steps"], told["counted"]
+            now.steps = told["steps"]
         elif told["event"] == "call":
             now.calls.append([])
-        elif told["event"] == "memory":
-            if now.calls:
-                now.calls[-1].append(told["bytes"])
         elif told["event"] == "end":
             now.ended = True
         elif told["event"] == "failed":
@@ -150,31 +141,20 @@ def _heard(text: str) -> dict[int, _Heard]:
     return jobs
 
 
-@dataclass
-class _Ran:
-    """A partition in one call, the primitives that it ran, and the most memory that it took."""
-
-    record: PartitionRecord
-    primitives: list[PrimitiveRecord]
-    most_bytes: int
+_Ran = tuple[LoggedPartition, list[PrimitiveRecord]]
+"""A partition in one call, and the primitives that it ran."""
 
 
-def _by_partition(lines: Sequence[str | int]) -> list[_Ran]:
+def _by_partition(lines: Sequence[str]) -> list[_Ran]:
     """Return the partitions that ran in a call; the log has their primitives before them."""
     made: list[_Ran] = []
     waiting: list[PrimitiveRecord] = []
-    taken = most = 0
-    for line in lines:
-        if isinstance(line, int):
-            taken += line
-            most = max(most, taken)
-            continue
-        for record in read_verbose_log([line]):
-            if isinstance(record, PrimitiveRecord) and record.operation == "exec":
-                waiting.append(record)
-            elif isinstance(record, PartitionRecord) and record.operation == "exec":
-                made.append(_Ran(record, waiting, most))
-                waiting, most = [], taken
+    for record in read_verbose_log(lines):
+        if isinstance(record, PrimitiveRecord) and record.operation == "exec":
+            waiting.append(record)
+        elif isinstance(record, PartitionRecord) and record.operation == "exec":
+            made.append((record.partition, waiting))
+            waiting = []
     return made
 
 
@@ -208,12 +188,12 @@ def _kernel(
     )
 
 
-def _step(first: _Ran, later: Sequence[_Ran], counted: bool) -> StepKernels:
+def _step(first: _Ran, later: Sequence[_Ran]) -> StepKernels:
     """Collect a step's kernels: first those of each call, then those of the first call alone."""
     counts: dict[LoggedPrimitive, int] = {}
     spent: dict[LoggedPrimitive, list[float]] = {}
-    for ran in later:
-        for primitive, count, seconds in _counted(ran.primitives):
+    for _, primitives in later:
+        for primitive, count, seconds in _counted(primitives):
             counts[primitive] = count
             spent.setdefault(primitive, []).append(seconds)
     kernels = [
@@ -221,12 +201,12 @@ def _step(first: _Ran, later: Sequence[_Ran], counted: bool) -> StepKernels:
         _kernel(p, "each call", count, min(spent[p]))
         for p, count in counts.items()
     ]
-    for primitive, count, seconds in _counted(first.primitives):
+    partition, primitives = first
+    for primitive, count, seconds in _counted(primitives):
         more = count - counts.get(primitive, 0)
         if more > 0:
             kernels.append(_kernel(primitive, "first call", more, seconds * more / count))
-    scratch = max(ran.most_bytes for ran in later) if counted else None
-    return StepKernels(first.record.partition, tuple(kernels), scratch)
+    return StepKernels(partition, tuple(kernels))
 
 
 def _understood(heard: _Heard) -> Kernels:
@@ -243,7 +223,7 @@ def _understood(heard: _Heard) -> Kernels:
                 unknown=f"oneDNN logged {len(call)} partitions in a call, expected {len(wanted)}"
             )
     steps = zip(*calls, strict=True)
-    found = [_step(first, later, heard.counted) for first, *later in steps]
+    found = [_step(first, later) for first, *later in steps]
     return Kernels(dict(zip(wanted, found, strict=True)))
 
 

@@ -19,14 +19,47 @@ import numpy as np
 import numpy.typing as npt
 
 from ... import _core
-from ...base.errors import OneDNNError
 from ...base.processes import end_without_caller
 from ...model.building.builder import GraphBuilder
+from ...model.building.value import Node
 from ...model.checking.filling import fill_inputs
-from ...model.planning.engines import set_engine
+from ...model.planning import Plan
 from ...model.planning.pace import Paces, remember
 from ...model.running.model import CompiledGraph, Specialization
-from .step_keys import step_keys
+
+
+def node_keys(builder: GraphBuilder, nodes: Sequence[Node]) -> dict[int, str]:
+    """Name nodes, by id, so that the names are the same in each plan and in each process.
+
+    A plan has nodes that the builder does not have: a Dequantize for each reader of a dequantized
+    tensor, and those of an op that is written in another way.
+    """
+    position = {n.id: i for i, n in enumerate(builder.nodes)}
+    reader = {v.id: (n, i) for n in nodes for i, v in enumerate(n.inputs)}
+    maker = {v.id: (n, i) for n in nodes for i, v in enumerate(n.outputs)}
+    made = {}
+    for node in nodes:
+        read = reader.get(node.outputs[0].id) if node.outputs else None
+        wrote = maker.get(node.inputs[0].id) if node.inputs else None
+        if node.id in position:
+            made[node.id] = str(position[node.id])
+        elif read is not None and read[0].id in position:
+            made[node.id] = f"{node.kind} before {position[read[0].id]}, input {read[1]}"
+        elif wrote is not None and wrote[0].id in position:
+            made[node.id] = f"{node.kind} behind {position[wrote[0].id]}, output {wrote[1]}"
+        else:  # the step that copies into an output
+            made[node.id] = node.name
+    return made
+
+
+def step_keys(builder: GraphBuilder, plan: Plan) -> list[list[str]]:
+    """Return for each step its implementation and the names of its ops (`node_keys`).
+
+    The order of the steps, and of the ops in a step, may differ between processes.
+    """
+    keys = node_keys(builder, [n for s in plan.steps for n in s.nodes])
+    return [[s.implementation, *sorted(keys[n.id] for n in s.nodes)] for s in plan.steps]
+
 
 MARKER = "onednn_graph_py kernels: "
 
@@ -62,37 +95,7 @@ def _nothing(inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[A
         output[...] = np.zeros((), output.dtype)
 
 
-class _Counted:
-    """Allocates memory for oneDNN, and prints each allocation and release."""
-
-    def __init__(self) -> None:
-        self.taken: dict[int, npt.NDArray[np.uint8]] = {}
-
-    def allocate(self, size: int, alignment: int) -> int:
-        """Allocate memory, and return its address."""
-        memory = np.empty(size + alignment, np.uint8)
-        address = -(-memory.ctypes.data // alignment) * alignment
-        self.taken[address] = memory[:size]
-        _tell("memory", bytes=size)
-        return address
-
-    def free(self, address: int) -> None:
-        """Free the bytes at an address."""
-        _tell("memory", bytes=-self.taken.pop(address).nbytes)
-
-
-def _count_memory() -> bool:
-    """Let models run on an engine that counts memory; return whether this oneDNN has one."""
-    counted = _Counted()
-    try:
-        allocator = _core.allocator(counted.allocate, counted.free)
-        set_engine("cpu", _core.make_engine_with_allocator("cpu", 0, allocator))
-    except OneDNNError:  # SYCL allocates memory itself
-        return False
-    return True
-
-
-def _run(job: Job, counted: bool) -> None:
+def _run(job: Job) -> None:
     remember(job.paces)
     model = CompiledGraph(job.builder, **job.options)
     plan = model.specialization(job.shapes).plan
@@ -100,7 +103,7 @@ def _run(job: Job, counted: bool) -> None:
     for step in plan.steps:
         if step.function is not None:
             step.function = _nothing
-    _tell("plan", steps=keys, counted=counted and job.builder.engine_kind.name == "cpu")
+    _tell("plan", steps=keys)
     run = Specialization(model, plan).run
     named = {v.name: s for v, s in zip(model.inputs, job.shapes, strict=True)}
     arrays: list[Any] = list(fill_inputs(job.builder, shapes=named))
@@ -119,10 +122,9 @@ def main() -> None:
     constant_capacity, jobs = pickle.load(sys.stdin.buffer)
     if constant_capacity:
         _core.set_constant_tensor_cache_capacity("cpu", constant_capacity)
-    counted = _count_memory()
     for number, job in jobs:
         _tell("job", number=number)
         try:
-            _run(pickle.loads(job), counted)
+            _run(pickle.loads(job))
         except Exception as e:
             _tell("failed", why=f"{type(e).__name__}: {e}")

@@ -9,7 +9,6 @@ import contextlib
 import itertools
 import os
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 from ...base.errors import InvalidArgumentsError, UnimplementedError
@@ -54,8 +53,8 @@ class _Cores:
         self._threads.clear()
         self._mine = frozenset()
 
-    def reserve(self, wanted: int | Sequence[int]) -> int:
-        """Reserve so many cores, or these, and keep all threads on them; return a hold."""
+    def reserve(self, wanted: int) -> int:
+        """Reserve so many cores, and keep all threads on them; return a hold."""
         if not has_affinity():
             raise UnimplementedError("this system can't keep a process on some of its CPUs")
         with self._lock:
@@ -81,45 +80,29 @@ class _Cores:
                 raise
             return hold
 
-    def _grown(self, wanted: int | Sequence[int]) -> frozenset[int]:
+    def _grown(self, wanted: int) -> frozenset[int]:
         """Return what this process has after it locked what it lacks."""
+        count = wanted - len(self._mine)
+        if count <= 0:
+            return self._mine
         lacking = self._before - self._mine
-        if isinstance(wanted, int):
-            count = wanted - len(self._mine)
-            if count <= 0:
-                return self._mine
-            free = self._locks.take(lacking)
-            known = cpus(self._before)
-            found = choose(
-                [c for c in known if c.number in free],
-                count,
-                [c for c in known if c.number in self._mine],
-            )
-            self._locks.keep(self._mine.union(found or ()))
-            if found is None:
-                has = f"and this process has {len(self._mine)}" if self._mine else "for itself"
-                raise InvalidArgumentsError(
-                    f"affinity: expected {wanted} free cores {has}, got {len(free)}: this process "
-                    f"may use {len(self._before)} CPUs, and predictors of other processes have "
-                    f"reserved {len(lacking - free)} of them; use fewer workers or threads, or "
-                    "affinity=None"
-                )
-            return self._mine.union(found)
-        asked = frozenset(wanted)
-        if not asked <= self._before:
-            names = ", ".join(map(str, sorted(asked - self._before)))
+        free = self._locks.take(lacking)
+        known = cpus(self._before)
+        found = choose(
+            [c for c in known if c.number in free],
+            count,
+            [c for c in known if c.number in self._mine],
+        )
+        self._locks.keep(self._mine.union(found or ()))
+        if found is None:
+            has = f"and this process has {len(self._mine)}" if self._mine else "for itself"
             raise InvalidArgumentsError(
-                f"affinity: expected CPUs that this process may use, {sorted(self._before)}, got "
-                f"{names}"
+                f"affinity: expected {wanted} free cores {has}, got {len(free)}: this process "
+                f"may use {len(self._before)} CPUs, and predictors of other processes have "
+                f"reserved {len(lacking - free)} of them; use fewer workers or threads, or "
+                "affinity=None"
             )
-        taken = self._locks.take(asked - self._mine)
-        if taken != asked - self._mine:
-            self._locks.keep(self._mine)
-            names = ", ".join(map(str, sorted(asked - self._mine - taken)))
-            raise InvalidArgumentsError(
-                f"affinity: expected free CPUs, and another process has reserved {names}"
-            )
-        return self._mine | asked
+        return self._mine.union(found)
 
     def _pin(self) -> None:
         """Keep all threads on the cores; threads that start later inherit that."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any, Literal, Protocol
 from ...base.errors import InvalidArgumentsError, UnimplementedError
 from .cores import UnpinnedWarning, give_back, holding, reserve
 
-Affinity = Literal["auto", "required"] | Sequence[int] | None
+Affinity = Literal["auto", "required"] | None
 
 
 class Model(Protocol):
@@ -59,10 +58,9 @@ class Predictor:
         Threads of a call. The model is compiled anew if it has others; by default they stay. A
         model that was compiled without a number has as many as ``OMP_NUM_THREADS`` says, where it
         is unpickled; Ray sets that to ``num_cpus``.
-    affinity : str or sequence of int, optional
+    affinity : str, optional
         ``auto`` reserves a core for each thread, and gives an `UnpinnedWarning` if there are not
         enough: then the process runs on all of its CPUs, as with None. ``required`` raises instead.
-        A sequence names the CPUs.
     prepare : iterable of sets of shapes
         Shapes that are compiled at once; each is an argument of `CompiledGraph.prepare`.
 
@@ -106,7 +104,11 @@ class Predictor:
             isinstance(threads, bool) or not isinstance(threads, int) or threads < 1
         ):
             raise InvalidArgumentsError(f"threads must be a whole number above 0, got {threads!r}")
-        self.__setstate__((model, threads, _checked(affinity), tuple(prepare)))
+        if affinity not in ("auto", "required", None):
+            raise InvalidArgumentsError(
+                f"affinity must be 'auto', 'required' or None, got {affinity!r}"
+            )
+        self.__setstate__((model, threads, affinity, tuple(prepare)))
 
     def __getstate__(self) -> Any:
         # What was given, or else a model that has been compiled for the right threads already.
@@ -147,20 +149,13 @@ class Predictor:
                 "decides how many threads its device has, and all of them would share a few cores; "
                 "use affinity=None, and limit a CPU device by DPCPP_CPU_NUM_CUS"
             )
-        if self._affinity == "auto":
-            try:
-                return reserve(self.threads)
-            except (InvalidArgumentsError, UnimplementedError) as e:
-                _warn(f"{self._model.name} runs unpinned. {e}")
-                return 0
-        if isinstance(self._affinity, str):
+        try:
             return reserve(self.threads)
-        if len(self._affinity) < self.threads:
-            raise InvalidArgumentsError(
-                f"affinity: expected a CPU for each of {self.threads} threads, got "
-                f"{list(self._affinity)}"
-            )
-        return reserve(self._affinity)
+        except (InvalidArgumentsError, UnimplementedError) as e:
+            if self._affinity == "required":
+                raise
+            _warn(f"{self._model.name} runs unpinned. {e}")
+            return 0
 
     # -- what it is
 
@@ -268,23 +263,6 @@ def _made(source: Any) -> Model:
         )
     model: Model = made
     return model
-
-
-def _checked(affinity: Any) -> Affinity:
-    try:
-        if affinity is None or affinity in ("auto", "required"):
-            known: Affinity = affinity
-            return known
-        if isinstance(affinity, (str, bytes)):
-            raise TypeError
-        numbers = tuple(operator.index(n) for n in affinity)
-    except (TypeError, ValueError):
-        raise InvalidArgumentsError(
-            f"affinity must be 'auto', 'required', None or CPU numbers, got {affinity!r}"
-        ) from None
-    if len(set(numbers)) != len(numbers):
-        raise InvalidArgumentsError(f"affinity: expected different CPUs, got {list(numbers)}")
-    return numbers
 
 
 _warned = False

@@ -5,25 +5,29 @@ Each stage returns what it makes, or raises `Ended` with the verdict.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 
 from ...base.errors import GraphFormatError, NoDeviceError, OneDNNError, UnimplementedError
 from ...base.refusals import with_reason
 from ...base.text.files import told
 from ...base.text.numbers import gib_text
+from ...machine.cpu import lacks
 from ...machine.memory import free_bytes
 from ...model.building.builder import GraphBuilder
+from ...model.building.value import is_whole
 from ...model.checking.filling import fill_inputs
 from ...ops.check import check
-from ...serialization import GraphDocument, parse, to_builder, to_graph
+from ...reference.rounding import NUMPY_DTYPES
+from ...serialization import GraphDocument, OpRecord, parse, to_builder, to_graph
 from ...serialization.links import check_agreement
 from ...serialization.options import Rewriting
 from .cases import Case
-from .limits import bytes_needed, why_unsupported
 from .verdicts import Verdict
 
 if TYPE_CHECKING:
@@ -31,6 +35,36 @@ if TYPE_CHECKING:
     from ...model.running.model import CompiledGraph
 
 Array = npt.NDArray[Any]
+
+
+def why_unsupported(op: OpRecord, engine_kind: str = "cpu") -> str:
+    """Return why an op has no kernel: a feature that this CPU lacks, or just that there is none."""
+    name = f"op {op.id} ({op.kind})"
+    if op.kind == "Wildcard":
+        return f"{name}: a Wildcard stands for an op that oneDNN does not know"
+    dtypes = dict.fromkeys(t.dtype for t in (*op.inputs, *op.outputs))
+    for dtype in dtypes:
+        missing = lacks(dtype) if engine_kind != "gpu" else None
+        if missing is not None:
+            return f"{name}: hardware: {missing}"
+    return f"{name}: oneDNN has no kernel for it in {', '.join(dtypes)}"
+
+
+# The reference computes an op in float64, with its inputs and their perturbations.
+_WIDE = 8 * 6
+# Tensors are kept three times: from oneDNN, exact, and perturbed.
+_KEPT = 3
+
+
+def bytes_needed(builder: GraphBuilder, *, verify: bool) -> int:
+    """Estimate the bytes that a run needs; unknown dims count as 1."""
+    total = largest = 0
+    for value in (*builder.inputs, *(v for n in builder.nodes for v in n.outputs)):
+        shape = value.shape if value.shape is not None and is_whole(value.shape) else ()
+        count = math.prod(shape)
+        total += count * np.dtype(NUMPY_DTYPES[value.dtype]).itemsize
+        largest = max(largest, count)
+    return _KEPT * total + _WIDE * largest if verify else total + 8 * largest
 
 
 class Ended(Exception):

@@ -30,8 +30,6 @@ class Outcome:
     signatures : tuple of str
         Marks of this symptom: a kind of op that has no kernel, a signal, an error without its
         numbers and names. A smaller graph shows the same symptom if it shares one of them.
-    ops : tuple of int
-        Ids of ops that are known to cause the symptom.
     error : OneDNNError, optional
         The error behind it.
     """
@@ -39,7 +37,6 @@ class Outcome:
     symptom: Symptom
     reason: str = ""
     signatures: tuple[str, ...] = ()
-    ops: tuple[int, ...] = ()
     error: OneDNNError | None = field(default=None, compare=False)
 
     def with_reason(self) -> str:

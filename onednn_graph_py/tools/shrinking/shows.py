@@ -76,10 +76,6 @@ class Shows:
             self._wanted = found.signatures[0]
         return self._wanted in found.signatures
 
-    def hint(self, document: GraphDocument) -> tuple[int, ...]:
-        """Return ids of ops that probably show the symptom alone; empty if unknown."""
-        return self.outcome(document).ops
-
     def close(self) -> None:
         """End the process."""
         self._process.close()

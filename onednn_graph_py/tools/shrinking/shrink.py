@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ...base.errors import InvalidArgumentsError
 from ...serialization import GraphDocument, to_json
 from .cut import bypasses, kept, settled
-from .dims import shrink_dims
+from .resize import shrink_dims
 from .shows import Shows
 from .simplify import attributes, data_types, layouts, optional_inputs, settings
 
@@ -140,18 +140,16 @@ def shrink(
             wanted = predicate.symptom if isinstance(predicate, Shows) else "the symptom"
             raise InvalidArgumentsError(f"the graph does not show {wanted}{found}")
         with contextlib.suppress(_Exhausted):
-            _shrink(document, attempt, predicate)
+            _shrink(document, attempt)
     assert attempt.best is not None
     return attempt.best
 
 
-def _shrink(document: GraphDocument, attempt: _Tries, predicate: Attempt) -> None:
+def _shrink(document: GraphDocument, attempt: _Tries) -> None:
     """Run all passes until a round changes nothing; `attempt` keeps the result."""
     whole = settled(document)
     if attempt(whole):
         document = whole
-    if isinstance(predicate, Shows):
-        document = _hinted(document, attempt, predicate)
     before = None
     while before != document:
         before = document
@@ -160,16 +158,6 @@ def _shrink(document: GraphDocument, attempt: _Tries, predicate: Attempt) -> Non
         document = shrink_dims(document, attempt)
         for variants in (optional_inputs, attributes, data_types, layouts, settings):
             document = _varied(document, attempt, variants)
-
-
-def _hinted(document: GraphDocument, attempt: Attempt, shows: Shows) -> GraphDocument:
-    """Return only the ops that probably show the symptom, if they do so alone."""
-    ops = shows.hint(document)
-    if ops:
-        made = kept(document, ops)
-        if 0 < len(made.graph) < len(document.graph) and attempt(made):
-            return made
-    return document
 
 
 def _without_ops(document: GraphDocument, attempt: Attempt) -> GraphDocument:

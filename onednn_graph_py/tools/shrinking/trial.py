@@ -7,7 +7,6 @@ the results of earlier ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from ...model.checking.filling import fill_inputs
 from ...model.verdicts.running import GuardedMemory
 from ...serialization import GraphDocument, OpRecord, to_builder, to_graph
 from ...serialization.tags import strides_of
-from ..replay.limits import bytes_needed, why_unsupported
+from ..replay.stages import bytes_needed, why_unsupported
 from .outcome import Outcome, Symptom, signature_of
 
 Array = npt.NDArray[Any]
@@ -64,9 +63,9 @@ def _tried(document: GraphDocument, seed: int, *, run: bool) -> Outcome:
         return Outcome("too large", str(e) or "out of memory")
 
 
-def _failed(error: OneDNNError, ops: Sequence[int] = ()) -> _Ended:
+def _failed(error: OneDNNError) -> _Ended:
     symptom: Symptom = "unsupported" if isinstance(error, UnimplementedError) else "refused"
-    return _Ended(Outcome(symptom, str(error), (signature_of(error),), tuple(ops), error))
+    return _Ended(Outcome(symptom, str(error), (signature_of(error),), error))
 
 
 class _Trial:
@@ -93,7 +92,6 @@ class _Trial:
         # The builder's values, as partitions computed them and as they should be.
         actual: dict[int, Array] = {}
         exact: dict[int, Array] = {}
-        makers: dict[int, tuple[int, ...]] = {}
         if run:
             given = [arrays[id] for id in self.document.inputs()]
             try:
@@ -107,21 +105,18 @@ class _Trial:
                 for id, array in self._done(partition, arrays, exact, run=run).items():
                     arrays[id] = array
                     actual[self.values[id].id] = array
-                    makers[self.values[id].id] = tuple(partition.get_ops())
             if not ready:
                 raise _Ended(Outcome("refused", "the partitions form a cycle", ("circle",)))
             left = [p for p in left if p not in ready]
         if run:
             names = {v.id: f"tensor {id}" for id, v in self.values.items()}
             checked = compare_values(self.builder, given, actual, names, self.seed)
-            for value, check in zip(actual, checked.outputs, strict=True):
-                if not check.ok:
-                    return Outcome("mismatch", str(check), ("mismatch",), makers[value])
+            wrong = [check for check in checked.outputs if not check.ok]
+            if wrong:
+                return Outcome("mismatch", str(wrong[0]), ("mismatch",))
         if self.unsupported:
-            said = [why_unsupported(op) for op in self.unsupported]
             kinds = dict.fromkeys(f"no kernel: {op.kind}" for op in self.unsupported)
-            first = self.unsupported[0]
-            return Outcome("unsupported", said[0], tuple(kinds), (first.id,))
+            return Outcome("unsupported", why_unsupported(self.unsupported[0]), tuple(kinds))
         return Outcome("passed")
 
     def _inputs(self) -> dict[int, Array]:
@@ -167,7 +162,7 @@ class _Trial:
             compiled.execute(self.stream, given, [memory.tensor for memory in results])
             self.stream.wait()
         except OneDNNError as e:
-            raise _failed(e, [op.id for op in members]) from None
+            raise _failed(e) from None
         return {id: np.array(m.elements()) for id, m in zip(outputs, results, strict=True)}
 
     def _described(self, id: int) -> _core.logical_tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,89 +15,58 @@ from .table import Lowering, NotLowered, lowers
 aten = torch.ops.aten
 
 
-def _unary(target: Any, method: str, **attributes: float) -> None:
-    """Enter an op that oneDNN has as torch has it."""
-
-    @lowers(target)
-    def function(at: Lowering, x: Value) -> Value:
-        at.need_float(x)
-        made: Value = getattr(at.b, method)(x, **attributes)
-        return made
-
-
-for _method, _name, _ in ELEMENTWISE:
-    _unary(getattr(aten, _name).default, _method)
-_unary(aten.hardsigmoid.default, "hard_sigmoid", alpha=1 / 6, beta=0.5)
-_unary(aten.square.default, "square")
-
-lowers(aten.gelu.default)(gelu)
-lowers(aten._prelu_kernel.default)(prelu)
-lowers(aten.clamp.default, aten.clamp_min.default)(clamp)
-lowers(aten.pow.Tensor_Scalar)(power)
-
-
-@lowers(aten.silu.default)
-def _silu(at: Lowering, x: Value) -> Value:
-    at.need_float(x)
-    return x * at.b.sigmoid(x)
-
-
-@lowers(aten.elu.default)
-def _elu(
-    at: Lowering, x: Value, alpha: float = 1, scale: float = 1, input_scale: float = 1
-) -> Value:
-    at.need_float(x)
+def _elu(at: Lowering, x: Value, alpha: float, scale: float, input_scale: float) -> Value:
     if scale != 1 or input_scale != 1:
         raise NotLowered("oneDNN's Elu has no scale")
     return at.b.elu(x, alpha=float(alpha))
 
 
-@lowers(aten.leaky_relu.default)
-def _leaky_relu(at: Lowering, x: Value, negative_slope: float = 0.01) -> Value:
-    at.need_float(x)
-    return at.b.leaky_relu(x, alpha=float(negative_slope))
-
-
-@lowers(aten.softplus.default)
-def _softplus(at: Lowering, x: Value, beta: float = 1, threshold: float = 20) -> Value:
-    at.need_float(x)
+def _softplus(at: Lowering, x: Value, beta: float, threshold: float) -> Value:
     # At these thresholds of x * beta both branches are equal in f32, and finite.
     if not 15 <= threshold <= 88:
         raise NotLowered("oneDNN's SoftPlus has no threshold")
     return at.b.softplus(x, beta=float(beta))
 
 
-@lowers(aten.log_sigmoid_forward.default)
 def _log_sigmoid(at: Lowering, x: Value) -> tuple[Value]:
-    at.need_float(x)
     at.need_first_only()
     return (at.b.softplus(x, beta=-1.0),)
 
 
-@lowers(aten.hardtanh.default)
-def _hardtanh(at: Lowering, x: Value, min: float = -1, max: float = 1) -> Value:
-    return clamp(at, x, min, max)
+def _unary(target: Any, function: Callable[..., Any]) -> None:
+    """Enter a function of one tensor and numbers."""
+
+    @lowers(target)
+    def lowered(at: Lowering, x: Value, *numbers: Any) -> Any:
+        at.need_float(x)
+        return function(at, x, *numbers)
 
 
-@lowers(aten.relu6.default)
-def _relu6(at: Lowering, x: Value) -> Value:
-    return clamp(at, x, 0, 6)
+def _method(name: str) -> Callable[[Lowering, Value], Value]:
+    return lambda at, x: getattr(at.b, name)(x)
 
 
-@lowers(aten.clamp_max.default)
-def _clamp_max(at: Lowering, x: Value, max: float) -> Value:
-    return clamp(at, x, None, max)
+_ROWS: dict[Any, Callable[..., Any]] = {
+    **{getattr(aten, name).default: _method(method) for method, name, _ in ELEMENTWISE},
+    aten.clamp_max.default: lambda at, x, most: clamp(at, x, None, most),
+    aten.elu.default: _elu,
+    aten.hardsigmoid.default: lambda at, x: at.b.hard_sigmoid(x, alpha=1 / 6, beta=0.5),
+    aten.leaky_relu.default: lambda at, x, slope: at.b.leaky_relu(x, alpha=float(slope)),
+    aten.log_sigmoid_forward.default: _log_sigmoid,
+    aten.neg.default: lambda at, x: x * -1,
+    aten.relu6.default: lambda at, x: clamp(at, x, 0, 6),
+    aten.rsqrt.default: lambda at, x: power(at, x, -0.5),
+    aten.silu.default: lambda at, x: x * at.b.sigmoid(x),
+    aten.softplus.default: _softplus,
+    aten.square.default: lambda at, x: at.b.square(x),
+}
+for _target, _function in _ROWS.items():
+    _unary(_target, _function)
 
-
-@lowers(aten.neg.default)
-def _neg(at: Lowering, x: Value) -> Value:
-    at.need_float(x)
-    return x * -1
-
-
-@lowers(aten.rsqrt.default)
-def _rsqrt(at: Lowering, x: Value) -> Value:
-    return power(at, x, -0.5)
+lowers(aten.gelu.default)(gelu)
+lowers(aten._prelu_kernel.default)(prelu)
+lowers(aten.clamp.default, aten.clamp_min.default, aten.hardtanh.default)(clamp)
+lowers(aten.pow.Tensor_Scalar)(power)
 
 
 # -- two tensors
@@ -125,13 +95,13 @@ _binary((aten.minimum.default,), "minimum")
 
 
 @lowers(aten.addcmul.default)
-def _addcmul(at: Lowering, x: Value, y: Value, z: Value, *, value: float = 1) -> Value:
+def _addcmul(at: Lowering, x: Value, y: Value, z: Value, *, value: float) -> Value:
     at.need_float(x, y, z)
     return _shifted(at, x, y * z, value)
 
 
 @lowers(aten.addcdiv.default)
-def _addcdiv(at: Lowering, x: Value, y: Value, z: Value, *, value: float = 1) -> Value:
+def _addcdiv(at: Lowering, x: Value, y: Value, z: Value, *, value: float) -> Value:
     at.need_float(x, y, z)
     return _shifted(at, x, at.b.divide(y, z), value)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import fx
 
@@ -30,30 +32,12 @@ def _only_hides(at: Lowering, node: fx.Node) -> bool:
 
 
 @lowers(aten._transformer_encoder_layer_fwd.default)
-def _encoder_layer(
-    at: Lowering,
-    x: Value,
-    embed_dim: int,
-    num_heads: int,
-    qkv_weight: Value,
-    qkv_bias: Value,
-    proj_weight: Value,
-    proj_bias: Value,
-    use_gelu: bool,
-    norm_first: bool,
-    eps: float,
-    norm_weight_1: Value,
-    norm_bias_1: Value,
-    norm_weight_2: Value,
-    norm_bias_2: Value,
-    ffn_weight_1: Value,
-    ffn_bias_1: Value,
-    ffn_weight_2: Value,
-    ffn_bias_2: Value,
-    mask: Value | None = None,
-    mask_type: int | None = None,
-) -> Value:
+def _encoder_layer(at: Lowering, x: Value, width: int, count: int, *more: Any) -> Value:
     """Lower what ``torch.nn.TransformerEncoderLayer`` calls."""
+    *projections, use_gelu, norm_first, eps = more[:7]
+    *parameters, mask, mask_type = more[7:]
+    inner, outer = projections[:2], projections[2:]
+    first, second, up, down = (parameters[i : i + 2] for i in range(0, 8, 2))
     at.need_float(x)
     if x.ndim != 3:
         raise NotLowered("there is no batch")
@@ -75,21 +59,20 @@ def _encoder_layer(
         return b.matmul(y, weight, bias, transpose_b=True)
 
     def attention(y: Value) -> Value:
-        packed = linear(y, qkv_weight, qkv_bias)
-        size = embed_dim // num_heads
-        heads = b.static_reshape(packed, shape=[0, 0, 3, num_heads, size], special_zero=True)
+        packed = linear(y, *inner)
+        shape = [0, 0, 3, count, width // count]
+        heads = b.static_reshape(packed, shape=shape, special_zero=True)
         query, key, value = (heads[:, :, i].transpose((0, 2, 1, 3)) for i in range(3))
         attended = sdpa(query, key, value, mask=mask, masked_rows="nan")
         seen = b.static_transpose(attended, order=[0, 2, 1, 3])
-        merged = b.static_reshape(seen, shape=[0, 0, embed_dim], special_zero=True)
-        return linear(merged, proj_weight, proj_bias)
+        merged = b.static_reshape(seen, shape=[0, 0, width], special_zero=True)
+        return linear(merged, *outer)
 
     def wide(y: Value) -> Value:
-        hidden = linear(y, ffn_weight_1, ffn_bias_1)
+        hidden = linear(y, *up)
         active = b.gelu(hidden) if use_gelu else b.relu(hidden)
-        return linear(active, ffn_weight_2, ffn_bias_2)
+        return linear(active, *down)
 
-    first, second = (norm_weight_1, norm_bias_1), (norm_weight_2, norm_bias_2)
     if norm_first:
         x = x + attention(normalized(x, *first))
         return x + wide(normalized(x, *second))

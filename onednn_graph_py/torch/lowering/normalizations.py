@@ -20,10 +20,10 @@ def _layer_norm(
     at: Lowering,
     x: Value,
     normalized_shape: Sequence[int],
-    weight: Value | None = None,
-    bias: Value | None = None,
-    eps: float = 1e-5,
-    cudnn_enable: bool = False,
+    weight: Value | None,
+    bias: Value | None,
+    eps: float,
+    *_: Any,
 ) -> Value:
     at.need_float(x)
     if len(normalized_shape) != 1:
@@ -40,25 +40,14 @@ def _layer_norm(
 
 
 @lowers(aten.native_layer_norm.default)
-def _native_layer_norm(
-    at: Lowering,
-    x: Value,
-    normalized_shape: Sequence[int],
-    weight: Value | None,
-    bias: Value | None,
-    eps: float,
-) -> tuple[Value]:
+def _native_layer_norm(at: Lowering, *arguments: Any) -> tuple[Value]:
     at.need_first_only()
-    return (_layer_norm(at, x, normalized_shape, weight, bias, eps),)
+    return (_layer_norm(at, *arguments),)
 
 
 @lowers(aten.rms_norm.default)
 def _rms_norm(
-    at: Lowering,
-    x: Value,
-    normalized_shape: Sequence[int],
-    weight: Value | None = None,
-    eps: float | None = None,
+    at: Lowering, x: Value, normalized_shape: Sequence[int], weight: Value | None, eps: float | None
 ) -> Value:
     at.need_float(x)
     if len(normalized_shape) != 1:
@@ -73,52 +62,32 @@ def _rms_norm(
 def _group_norm(
     at: Lowering,
     x: Value,
-    num_groups: int,
-    weight: Value | None = None,
-    bias: Value | None = None,
-    eps: float = 1e-5,
-    cudnn_enabled: bool = True,
+    groups: int,
+    weight: Value | None,
+    bias: Value | None,
+    eps: float,
+    _: Any,
 ) -> Value:
-    return group_norm(at, x, num_groups, eps, weight, bias)
+    return group_norm(at, x, groups, eps, weight, bias)
 
 
 @lowers(aten.instance_norm.default)
-def _instance_norm(
-    at: Lowering,
-    x: Value,
-    weight: Value | None,
-    bias: Value | None,
-    mean: Value | None,
-    variance: Value | None,
-    use_input_stats: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool = True,
-) -> Value:
+def _instance_norm(at: Lowering, x: Value, *more: Any) -> Value:
+    weight, bias, mean, variance, _, _, eps, _ = more
     if mean is not None or variance is not None:
         raise NotLowered("it has statistics of earlier calls")
     return group_norm(at, x, channels_of(x), eps, weight, bias)
 
 
 @lowers(aten.batch_norm.default)
-def _batch_norm(
-    at: Lowering,
-    x: Value,
-    weight: Value | None,
-    bias: Value | None,
-    mean: Value | None,
-    variance: Value | None,
-    training: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool = True,
-) -> Value:
-    at.need_float(x)
+def _batch_norm(at: Lowering, x: Value, *more: Any) -> Value:
+    weight, bias, mean, variance, training, _, eps, _ = more
     if training or mean is None or variance is None:
         raise NotLowered("it computes the statistics of a batch")
+    at.need_float(x)
     if x.ndim == 2:
         raise NotLowered("oneDNN's BatchNormInference needs spatial dims")
-    (size,) = mean.shape or ()
+    [size] = mean.shape
     return at.b.batch_norm_inference(
         x,
         weights_or(at, weight, 1, size),
@@ -131,18 +100,10 @@ def _batch_norm(
 
 
 @lowers(aten._native_batch_norm_legit_no_training.default)
-def _native_batch_norm(
-    at: Lowering,
-    x: Value,
-    weight: Value | None,
-    bias: Value | None,
-    mean: Value,
-    variance: Value,
-    momentum: float,
-    eps: float,
-) -> tuple[Value]:
+def _native_batch_norm(at: Lowering, x: Value, *more: Any) -> tuple[Value]:
     at.need_first_only()
-    return (_batch_norm(at, x, weight, bias, mean, variance, False, momentum, eps),)
+    *tensors, momentum, eps = more
+    return (_batch_norm(at, x, *tensors, False, momentum, eps, None),)
 
 
 def _along(at: Lowering, method: str, x: Value, dim: int, **attributes: Any) -> Value:
@@ -153,15 +114,15 @@ def _along(at: Lowering, method: str, x: Value, dim: int, **attributes: Any) -> 
 
 
 @lowers(aten.softmax.int, aten._softmax.default)
-def _softmax(at: Lowering, x: Value, dim: int, dtype: Any = None) -> Value:
+def _softmax(at: Lowering, x: Value, dim: int, _: Any) -> Value:
     return _along(at, "softmax", x, dim)
 
 
 @lowers(aten._safe_softmax.default)
-def _safe_softmax(at: Lowering, x: Value, dim: int, dtype: Any = None) -> Value:
+def _safe_softmax(at: Lowering, x: Value, dim: int, _: Any) -> Value:
     return _along(at, "softmax", x, dim, mode="inf_as_zero")
 
 
 @lowers(aten.log_softmax.int, aten._log_softmax.default)
-def _log_softmax(at: Lowering, x: Value, dim: int, dtype: Any = None) -> Value:
+def _log_softmax(at: Lowering, x: Value, dim: int, _: Any) -> Value:
     return _along(at, "log_softmax", x, dim)

@@ -36,17 +36,8 @@ def _windows(
 
 
 @lowers(aten.max_pool1d.default, aten.max_pool2d.default, aten.max_pool3d.default)
-def _max_pool(
-    at: Lowering,
-    x: Value,
-    kernel_size: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
-) -> Value:
-    windows = _windows(at, x, kernel_size, stride, padding, dilation, ceil_mode)
-    return max_pool(at, x, windows)
+def _max_pool(at: Lowering, x: Value, *windows: Any) -> Value:
+    return max_pool(at, x, _windows(at, x, *windows))
 
 
 @lowers(aten.avg_pool1d.default, aten.avg_pool2d.default, aten.avg_pool3d.default)
@@ -54,10 +45,10 @@ def _avg_pool(
     at: Lowering,
     x: Value,
     kernel_size: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
     divisor_override: int | None = None,
 ) -> Value:
     if divisor_override is not None:
@@ -120,13 +111,13 @@ def _resized(at: Lowering, x: Value, mode: str, scales: Sequence[float] | None) 
 
 
 @lowers(aten.upsample_nearest2d.vec)
-def _nearest(at: Lowering, x: Value, size: Any, scales: Sequence[float] | None = None) -> Value:
+def _nearest(at: Lowering, x: Value, size: Any, scales: Sequence[float] | None) -> Value:
     return _resized(at, x, "nearest", scales)
 
 
 @lowers(aten.upsample_bilinear2d.vec)
 def _bilinear(
-    at: Lowering, x: Value, size: Any, align_corners: bool, scales: Sequence[float] | None = None
+    at: Lowering, x: Value, size: Any, align_corners: bool, scales: Sequence[float] | None
 ) -> Value:
     if align_corners:
         raise NotLowered("oneDNN does not align corners")

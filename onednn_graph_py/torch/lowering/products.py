@@ -17,7 +17,7 @@ aten = torch.ops.aten
 
 
 @lowers(aten.linear.default)
-def _linear(at: Lowering, x: Value, weight: Value, bias: Value | None = None) -> Value:
+def _linear(at: Lowering, x: Value, weight: Value, bias: Value | None) -> Value:
     return _product(at, x, weight, bias, transpose_b=True)
 
 
@@ -27,18 +27,14 @@ def _matmul(at: Lowering, x: Value, y: Value) -> Value:
 
 
 @lowers(aten.addmm.default)
-def _addmm(
-    at: Lowering, bias: Value, x: Value, y: Value, *, beta: float = 1, alpha: float = 1
-) -> Value:
+def _addmm(at: Lowering, bias: Value, x: Value, y: Value, *, beta: float, alpha: float) -> Value:
     if alpha == beta == 1 and bias.shape == (y.shape or ())[1:]:
         return _product(at, x, y, bias)
     return _sum(at, bias, _product(at, x, y), beta, alpha)
 
 
 @lowers(aten.baddbmm.default)
-def _baddbmm(
-    at: Lowering, bias: Value, x: Value, y: Value, *, beta: float = 1, alpha: float = 1
-) -> Value:
+def _baddbmm(at: Lowering, bias: Value, x: Value, y: Value, *, beta: float, alpha: float) -> Value:
     return _sum(at, bias, _product(at, x, y), beta, alpha)
 
 
@@ -67,11 +63,11 @@ def _conv(
     at: Lowering,
     x: Value,
     weight: Value,
-    bias: Value | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
+    bias: Value | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
 ) -> Value:
     spatial = weight.ndim - 2
     if padding == "same":
@@ -94,22 +90,10 @@ def _windows(
 
 
 @lowers(aten.convolution.default)
-def _any_convolution(
-    at: Lowering,
-    x: Value,
-    weight: Value,
-    bias: Value | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: bool,
-    output_padding: Any,
-    groups: int,
-) -> Value:
+def _any_convolution(at: Lowering, *arguments: Any) -> Value:
+    x, weight, bias, stride, padding, dilation, transposed, further, groups = arguments
     if transposed:
-        return _conv_transpose(
-            at, x, weight, bias, stride, padding, output_padding, groups, dilation
-        )
+        return _conv_transpose(at, x, weight, bias, stride, padding, further, groups, dilation)
     return _conv(at, x, weight, bias, stride, padding, dilation, groups)
 
 
@@ -118,12 +102,12 @@ def _conv_transpose(
     at: Lowering,
     x: Value,
     weight: Value,
-    bias: Value | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
+    bias: Value | None,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
 ) -> Value:
     pads, further = (each(given, weight.ndim - 2) for given in (padding, output_padding))
     windows = _windows(x, weight, stride, pads, pads, dilation)
@@ -150,18 +134,8 @@ def padded_convolution(
 
 
 @lowers(padded_convolution)
-def _padded_convolution(
-    at: Lowering,
-    x: Value,
-    weight: Value,
-    bias: Value | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-    before: Sequence[int],
-    after: Sequence[int],
-) -> Value:
+def _padded_convolution(at: Lowering, x: Value, weight: Value, *more: Any) -> Value:
+    bias, stride, padding, dilation, groups, before, after = more
     pads = each(padding, weight.ndim - 2)
     begin = [p + n for p, n in zip(pads, before, strict=True)]
     end = [p + n for p, n in zip(pads, after, strict=True)]
@@ -178,12 +152,12 @@ def _attention(
     query: Value,
     key: Value,
     value: Value,
-    attn_mask: Value | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
+    mask: Value | None,
+    dropout_p: float,
+    is_causal: bool,
     *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
+    scale: float | None,
+    enable_gqa: bool,
 ) -> Value:
     if dropout_p:
         raise NotLowered("oneDNN's attention has no dropout")
@@ -191,7 +165,6 @@ def _attention(
     without_heads = query.ndim == key.ndim == value.ndim == 3
     if not without_heads and not query.ndim == key.ndim == value.ndim == 4:
         raise NotLowered("oneDNN's attention has 4 dims")
-    mask = attn_mask
     if without_heads:
         query, key, value = query[:, None], key[:, None], value[:, None]
         mask = mask[:, None] if mask is not None and mask.ndim == 3 else mask

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
+from ...frontends.recipes import expanded, transposed
 from ...model.building.value import Value
-from .table import HOST_DTYPES, Lowering, NotLowered, dims_of, lowers
+from .table import Lowering, NotLowered, dims_of, lowers
 
 aten = torch.ops.aten
 
@@ -44,47 +45,31 @@ def _squeeze(at: Lowering, x: Value, dim: Any = None) -> Value:
 
 @lowers(aten.permute.default)
 def _permute(at: Lowering, x: Value, dims: Sequence[int]) -> Value:
-    return _transposed(at, x, [d % x.ndim for d in dims])
+    return transposed(at, x, [d % x.ndim for d in dims])
 
 
 @lowers(aten.transpose.int)
 def _transpose(at: Lowering, x: Value, dim0: int, dim1: int) -> Value:
-    if x.ndim == 0:
-        return x
     order = [*range(x.ndim)]
-    order[dim0], order[dim1] = order[dim1], order[dim0]
-    return _transposed(at, x, order)
+    if order:
+        order[dim0], order[dim1] = order[dim1], order[dim0]
+    return transposed(at, x, order)
 
 
 @lowers(aten.t.default)
 def _t(at: Lowering, x: Value) -> Value:
-    return x if x.ndim < 2 else _transposed(at, x, [1, 0])
-
-
-def _transposed(at: Lowering, x: Value, order: list[int]) -> Value:
-    if x.ndim == 0 or order == [*range(x.ndim)]:
-        return x
-    if x.dtype in HOST_DTYPES.values():
-        return x.transpose(order)
-    return at.b.static_transpose(x, order=order)
+    return transposed(at, x, range(x.ndim)[::-1])
 
 
 @lowers(aten.expand.default)
-def _expand(at: Lowering, x: Value, size: Sequence[Any], *, implicit: bool = False) -> Value:
-    new = len(at.dims) - x.ndim
-    before = (*[0] * new, *(x.shape or ()))
-    if any(d == -1 and n in (0, 1) for n, d in zip(before, at.dims, strict=True)):
-        raise NotLowered("a new dim is unknown")
-    pairs = zip(before, at.dims, strict=True)
-    return x.expand([-1 if i >= new and n == d else d for i, (n, d) in enumerate(pairs)])
+def _expand(at: Lowering, x: Value, size: Sequence[Any], **options: Any) -> Value:
+    return expanded(x, at.dims)
 
 
 @lowers(aten.slice.Tensor)
-def _slice(
-    at: Lowering, x: Value, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
-) -> Value:
+def _slice(at: Lowering, x: Value, dim: int, *limits: Any) -> Value:
     bounds = []
-    for bound in (start, end, step):
+    for bound in limits:
         if not (bound is None or isinstance(bound, int)):
             if dims_of(at.argument(0)) == at.dims and _all_of(at, dim):
                 return x
@@ -113,7 +98,7 @@ def _select(at: Lowering, x: Value, dim: int, index: Any) -> Value:
 
 
 @lowers(aten.split.Tensor, aten.split_with_sizes.default)
-def _split(at: Lowering, x: Value, sizes: Any, dim: int = 0) -> Sequence[Value]:
+def _split(at: Lowering, x: Value, sizes: Any, dim: int) -> Sequence[Value]:
     made, begin = [], 0
     for part in at.node.meta["val"]:
         size = dims_of(part)[dim]
@@ -126,13 +111,13 @@ def _split(at: Lowering, x: Value, sizes: Any, dim: int = 0) -> Sequence[Value]:
 
 
 @lowers(aten.unbind.int)
-def _unbind(at: Lowering, x: Value, dim: int = 0) -> Sequence[Value]:
+def _unbind(at: Lowering, x: Value, dim: int) -> Sequence[Value]:
     before = (slice(None),) * (dim % x.ndim)
     return [x[(*before, i)] for i in range(len(at.node.meta["val"]))]
 
 
 @lowers(aten.cat.default)
-def _cat(at: Lowering, tensors: Sequence[Value], dim: int = 0) -> Value:
+def _cat(at: Lowering, tensors: Sequence[Value], dim: int) -> Value:
     # torch lets empty tensors of one dim pass, whatever the others are.
     given = [t for t in tensors if t.shape != (0,)]
     dtype = at.dtype
@@ -143,7 +128,7 @@ def _cat(at: Lowering, tensors: Sequence[Value], dim: int = 0) -> Value:
 
 
 @lowers(aten.stack.default)
-def _stack(at: Lowering, tensors: Sequence[Value], dim: int = 0) -> Value:
+def _stack(at: Lowering, tensors: Sequence[Value], dim: int) -> Value:
     before = (slice(None),) * (dim % len(at.dims))
     return _cat(at, [t[(*before, None)] for t in tensors], dim)
 

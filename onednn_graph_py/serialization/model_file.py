@@ -1,0 +1,331 @@
+"""Files of compiled models: the graph, its constants, options, sizes, and what was measured.
+
+A file has a first line, a header in JSON, and the constants, which `load_model` maps: processes
+that load one file share their memory. Nothing in a file is run: `load_model` builds the graph
+again, and each op is checked as if it were new.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import operator
+import os
+import warnings
+import zlib
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..base.dtypes import HOST_DTYPES
+from ..base.errors import GraphFormatError, InvalidGraphError
+from ..base.text.files import open_limited, told, write_whole
+from ..machine.pace import Pace
+from ..machine.store import facts
+from ..model.building.array_functions import TABLE
+from ..model.building.builder import GraphBuilder
+from ..model.building.constant_arrays import unpacked
+from ..model.building.foreign import CallNode, HostNode, ViewNode
+from ..model.building.host_functions import Extent, HostFunction, Size, Slot
+from ..model.building.value import Node, Value
+from ..model.planning.pace import Kept, Key, remember
+from ..model.running.model import CompiledGraph
+from ..model.running.releasing import require_plain
+from ..reference.rounding import NUMPY_DTYPES
+from .read import FIRST_LINE
+from .write import save as save_graph
+
+_LARGEST_HEADER = 1 << 28
+_ALIGNMENT = 64  # of each constant, as builders need it to use arrays where they lie
+_PACKED = ("s4", "u4")
+# What computes sizes of host steps.
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    **{name: getattr(operator, name) for name in ("add", "sub", "mul", "floordiv", "mod", "neg")},
+    **{f.__name__: f for f in (operator.truediv, operator.pow, int, max, min, math.ceil)},
+}
+_FUNCTIONS = {row.name for row in TABLE.values()} | {"getitem", "astype", "reshape"}
+
+
+def save(model: CompiledGraph, path: str | os.PathLike[str]) -> None:
+    """Write the model into a file, which `load` compiles again.
+
+    The file has the graph with its constants, the options, the sizes for which the model is
+    compiled, and what was measured of its groups. Another process that loads it gets the same
+    plan on a CPU of the same kind.
+
+    Parameters
+    ----------
+    path : path-like
+        A name that ends in ``.json`` has the graph alone, without constants, as
+        `GraphBuilder.save` writes it.
+
+    Raises
+    ------
+    InvalidGraphError
+        The model has a Python function that is not NumPy's, or updates its inputs.
+    InvalidArgumentsError
+        The model released its constants (`release_constants`).
+    OSError
+        The file can't be written; what was there before stays.
+    """
+    builder = model.builder
+    require_plain(builder.constants, f"{model.name}.save")
+    if os.fspath(path).endswith(".json"):
+        save_graph(builder, path)
+        return
+    constants = [_stored(v) for v in builder.constants]
+    measured = [
+        [*key, kept.pace.fused, kept.pace.apart]
+        for key, kept in model.measured.items()
+        if kept.pace is not None
+    ]
+    header = {
+        "graph": _described(builder),
+        "constants": [[c.nbytes, zlib.crc32(c)] for c in constants],
+        "options": model.options,
+        "sizes": [list(map(list, shapes)) for shapes in model.sizes],
+        "facts": facts(),
+        "measured": measured,
+    }
+    text = json.dumps(header).encode()
+    length = b"%d %d\n" % (len(text), zlib.crc32(text))
+    write_whole(path, _parts(FIRST_LINE + length + text + b"\n", constants))
+
+
+def _parts(head: bytes, constants: Sequence[memoryview]) -> Iterator[bytes | memoryview]:
+    yield head
+    at = len(head)
+    for constant in constants:
+        yield b"\0" * (-at % _ALIGNMENT)
+        yield constant
+        at += -at % _ALIGNMENT + constant.nbytes
+
+
+def _stored(constant: Value) -> memoryview:
+    assert constant.data is not None
+    return np.ascontiguousarray(constant.data).reshape(-1).view(np.uint8).data
+
+
+# -- the graph as JSON
+
+
+def _described(builder: GraphBuilder) -> dict[str, Any]:
+    c = builder.contents
+    values = [*c.inputs, *c.constants.values(), *(v for n in c.nodes for v in n.outputs)]
+    number = {v.id: i for i, v in enumerate(values)}
+    return {
+        "engine": builder.engine_kind.name,
+        "fpmath": [builder.fpmath_mode.name, builder.apply_to_int],
+        "inputs": [[v.shape, v.dtype, v.name, v.strides] for v in c.inputs],
+        "constants": [[v.shape, v.dtype, v.name] for v in c.constants.values()],
+        "nodes": [
+            [n.kind, n.name, n.where, [number[v.id] for v in n.inputs], *_particulars(n)]
+            for n in c.nodes
+        ],
+        "outputs": {name: number[v.id] for name, v in c.outputs.items()},
+    }
+
+
+def _particulars(node: Node) -> tuple[str, Any, Any]:
+    """Return a node's class, its attributes or function, and its outputs."""
+    outputs = [[v.shape, v.dtype] for v in node.outputs]
+    if isinstance(node, ViewNode):
+        return "view", _encoded(dict(node.attrs)), outputs
+    if not isinstance(node, HostNode):
+        return "op", _encoded(dict(node.attrs)), outputs
+    call = getattr(node, "function", None)
+    if not isinstance(node, CallNode) or not isinstance(call, HostFunction):
+        raise InvalidGraphError(
+            f"host step {node.label} made at {node.where}: a file of a model can't hold it, as "
+            "only NumPy's own functions are found by name"
+        )
+    record = [call.op, _encoded(call.args), _encoded(call.kwargs), call.read, call.made]
+    return "call" if type(call) is HostFunction else "front end's call", record, ()
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    name = next((name for name, f in _OPERATORS.items() if f is function), None)
+    if name is None:
+        raise InvalidGraphError(f"a file of a model can't hold the function {function!r} of sizes")
+    return name
+
+
+_TAGS: dict[type, tuple[str, Any]] = {
+    slice: ("slice", lambda v: [v.start, v.stop, v.step]),
+    type(Ellipsis): ("ellipsis", lambda v: []),
+    tuple: ("tuple", list),
+    Slot: ("slot", lambda v: [v.index]),
+    Extent: ("extent", lambda v: [v.index, v.dim]),
+    Size: ("size", lambda v: [_name_of(v.function), *v.args]),
+}
+
+
+def _size(name: str, *parts: Any) -> Size:
+    if name not in _OPERATORS:
+        raise ValueError(f"a size is computed by {name!r}")
+    return Size(_OPERATORS[name], parts)
+
+
+_MAKERS: dict[str, Callable[..., Any]] = {
+    "slice": slice,
+    "ellipsis": lambda: Ellipsis,
+    "tuple": lambda *parts: parts,
+    "slot": Slot,
+    "extent": Extent,
+    "size": _size,
+    "dtype": np.dtype,
+}
+
+
+def _encoded(value: Any) -> Any:
+    """Write an attribute or argument so that JSON holds it; `_decoded` reads it."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return _encoded(value.tolist())
+    if isinstance(value, list):
+        return [_encoded(v) for v in value]
+    if isinstance(value, Mapping):
+        return {"": [[k, _encoded(v)] for k, v in value.items()]}
+    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        return {"dtype": [np.dtype(value).name]}
+    if type(value) not in _TAGS:
+        raise InvalidGraphError(f"a file of a model can't hold {value!r}")
+    tag, parts = _TAGS[type(value)]
+    return {tag: [_encoded(v) for v in parts(value)]}
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decoded(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    ((tag, parts),) = value.items()
+    if tag == "":
+        return {k: _decoded(v) for k, v in parts}
+    return _MAKERS[tag](*map(_decoded, parts))
+
+
+# -- reading
+
+
+def load_model(path: str) -> CompiledGraph:
+    """Compile the model of a file that `save` wrote; see `load`, which names the file in errors.
+
+    - raises `GraphFormatError`: it was cut or changed, or a newer package wrote it
+    - raises `OneDNNError, TypeError`: an op or an option is invalid
+    """
+    try:
+        header, memory = _read(path)
+        builder = _built(header["graph"], _constants(header, memory))
+        timings = {Key(*t[:4]): Kept(Pace(*map(float, t[4:]))) for t in header["measured"]}
+        sizes = [tuple(map(tuple, shapes)) for shapes in header["sizes"]]
+        options = dict(header["options"])
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as e:
+        raise GraphFormatError(f"no file of a model: {told(e)}") from None
+    if header["facts"] == _facts():
+        remember(timings)
+    elif timings:
+        warnings.warn(
+            f"{path}: another CPU or oneDNN chose the forms of this model; they are chosen anew",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    model = CompiledGraph(builder, **options)
+    for shapes in sizes:
+        model.specialization(shapes)
+    return model
+
+
+def _facts() -> Any:
+    return json.loads(json.dumps(facts()))
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], memoryview]:
+    """Return the header of a file, and the memory of the constants."""
+    with open_limited(path, 1 << 62) as file:
+        first = file.readline(len(FIRST_LINE) + 8)
+        if first != FIRST_LINE:
+            known = first.startswith(FIRST_LINE[:22])
+            raise ValueError(f"its format is {first!r}" if known else "it does not begin as one")
+        length, checksum = map(int, file.readline(64).split())
+        if not 0 < length <= _LARGEST_HEADER:
+            raise ValueError(f"its header has {length} bytes")
+        text = file.read(length)
+        if len(text) < length:
+            raise ValueError("it was cut within its header")
+        if zlib.crc32(text) != checksum:
+            raise ValueError("its header was changed")
+        header = json.loads(text)
+        if not isinstance(header, dict):
+            raise ValueError("its header is no object")
+        header["begin"] = file.tell() + 1
+        return header, memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def _constants(
+    header: Mapping[str, Any], memory: memoryview
+) -> Iterator[tuple[npt.NDArray[Any], str, str]]:
+    """Yield each constant with its data type and name, where it lies in the file."""
+    at = header["begin"]
+    records = header["graph"]["constants"]
+    for (shape, dtype, name), (size, checksum) in zip(records, header["constants"], strict=True):
+        at += -at % _ALIGNMENT
+        part = memory[at : at + size]
+        if len(part) < size:
+            raise ValueError(f"it was cut within constant {name!r}")
+        if zlib.crc32(part) != checksum:
+            raise ValueError(f"constant {name!r} was changed")
+        stored = np.frombuffer(part, np.uint8)
+        if dtype in _PACKED:
+            yield unpacked(stored, shape, dtype), dtype, name
+        else:
+            numpy_dtype = {**NUMPY_DTYPES, **HOST_DTYPES}[dtype]
+            yield stored.view(numpy_dtype).reshape(shape), dtype, name
+        at += size
+
+
+def _built(
+    graph: Mapping[str, Any], constants: Iterator[tuple[npt.NDArray[Any], str, str]]
+) -> GraphBuilder:
+    mode, to_int = graph["fpmath"]
+    builder = GraphBuilder(graph["engine"], mode, apply_to_int=bool(to_int))
+    values: list[Value] = [
+        builder.input(shape, dtype, name=name, strides=strides)
+        for shape, dtype, name, strides in graph["inputs"]
+    ]
+    values += [builder.constant(a, t, name=name, copy=None) for a, t, name in constants]
+    for kind, name, where, inputs, what, attrs, outputs in graph["nodes"]:
+        read = [values[i] for i in inputs]
+        if what == "view":
+            made = builder.add_view(kind, read[0], _decoded(attrs))
+        elif what != "op":
+            call = _function(what, *attrs)
+            made = builder.call(call, *read, outputs=call.outputs, name=name)
+        else:
+            specs = [(None if s is None else tuple(s), t) for s, t in outputs]
+            made = builder.add_op(
+                kind, read, _decoded(attrs), outputs=specs, name=name or None, where=where
+            )
+        if made is not None:  # an End has no output
+            values += made if isinstance(made, tuple) else [made]
+    builder.output(**{name: values[i] for name, i in graph["outputs"].items()})
+    return builder
+
+
+def _function(what: str, op: str, args: Any, kwargs: Any, read: Any, made: Any) -> HostFunction:
+    table: Container[str] = _FUNCTIONS
+    kind = HostFunction
+    if what != "call":
+        calls = import_module(f"{__package__.partition('.')[0]}.frontends.host_calls")
+        table, kind = calls.HOST, calls.HostCall
+    if op not in table:
+        raise ValueError(f"it calls {op!r}, which is none of the functions that models call")
+    results = tuple((tuple(dims), dtype) for dims, dtype in made)
+    return kind(op, tuple(_decoded(args)), _decoded(kwargs), tuple(read), results)
