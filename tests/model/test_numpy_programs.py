@@ -32,6 +32,78 @@ def test_programs_equal_numpys(name):
         np.testing.assert_allclose(made[key], wanted, rtol=2e-5, atol=2e-5 * np.abs(wanted).max())
 
 
+def k_means(x, centers):
+    distances = ((x[:, None, :] - centers[None, :, :]) ** 2).sum(-1)
+    nearest = distances.argmin(axis=1)
+    member = (nearest[:, None] == np.arange(len(centers))).astype(x.dtype)
+    return (member.T @ x) / np.maximum(member.sum(0)[:, None], 1), nearest
+
+
+def rotated(x):
+    turns = np.arange(8)[:, None] / 10000 ** (np.arange(0, 32, 2) / 32)
+    cos, sin = np.cos(turns).astype(x.dtype), np.sin(turns).astype(x.dtype)
+    a, b = x[..., ::2], x[..., 1::2]
+    return np.stack([a * cos - b * sin, a * sin + b * cos], axis=-1).reshape(x.shape)
+
+
+def convolved(x, w):
+    windows = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], axis=(2, 3))
+    return np.einsum("bchwij,ocij->bohw", windows, w)
+
+
+def ridge(x):
+    y = x[:, 0] * 2
+    return np.linalg.solve(x.T @ x + 0.1 * np.eye(4, dtype=x.dtype), x.T @ y)
+
+
+def quantized(x):
+    scale = np.abs(x).max() / 127
+    return np.clip(np.rint(x / scale), -127, 127).astype(np.int8).astype(x.dtype) * scale
+
+
+def lowest(x):
+    return np.sort(x, axis=1)[:, ::-1][:, -3:], np.argsort(-x, axis=1)[:, -3:]
+
+
+def transported(costs):
+    kernel, u = np.exp(-costs / 2), np.ones(len(costs), dtype=costs.dtype)
+    for _ in range(4):
+        v = 1 / (kernel.T @ u)
+        u = 1 / (kernel @ v)
+    return u[:, None] * kernel * v
+
+
+def flags(x):
+    x = x.copy() if isinstance(x, np.ndarray) else x
+    high = x > 0.5
+    high |= x < -0.5
+    return np.where(high & ~np.isnan(x), x, 0), high.sum(axis=(0, 1)), np.linalg.norm(x)
+
+
+MORE = {
+    "k means": (k_means, weights(50, 3) * 7, weights(4, 3)),
+    "rotary embedding": (rotated, weights(2, 8, 32)),
+    "convolution": (convolved, weights(2, 3, 8, 7), weights(4, 3, 3, 2)),
+    "ridge regression": (ridge, weights(15, 4)),
+    "quantization": (quantized, weights(5, 9)),
+    "sorting": (lowest, weights(5, 9)),
+    "optimal transport": (transported, weights(16, 16)),
+    "flags": (flags, weights(3, 5, 4)),
+    "filter": (lambda x: np.convolve(x, np.float32([0.1, 0.2, 0.4]), mode="same"), weights(200)),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_programs_of_others_equal_numpys(name):
+    program, *arrays = MORE[name]
+    made, expected = og.jit(program)(*arrays), program(*arrays)
+    if not isinstance(expected, tuple):
+        made, expected = (made,), (expected,)
+    for got, wanted in zip(made, expected, strict=True):
+        assert (got.shape, got.dtype) == (np.shape(wanted), np.asarray(wanted).dtype)
+        np.testing.assert_allclose(got, wanted, rtol=5e-5, atol=2e-5 * np.abs(wanted).max())
+
+
 def test_attention_and_layer_norm_of_numpy_are_fused():
     steps = [s.ops for s in og.jit(gpt).model(IDS, TABLE).steps()]
     assert sum({"SoftMax", "MatMul", "Add"} <= {*ops} for ops in steps) == 2

@@ -407,7 +407,7 @@ linalg.cholesky linalg.det linalg.eigh linalg.eigvalsh linalg.inv linalg.lstsq l
 linalg.matrix_power linalg.matrix_rank linalg.multi_dot linalg.pinv linalg.qr linalg.slogdet
 linalg.solve linalg.svd linalg.svdvals median meshgrid nan_to_num nanmax nanmean nanmin nanstd
 nansum nanvar pad partition percentile polyval ptp quantile repeat roll rot90 searchsorted select
-sinc sort take take_along_axis tile trace trapezoid tril triu unwrap vander vsplit
+sinc sort take take_along_axis tile trace trapezoid tril triu unwrap vander vdot vsplit
 """
 
 _ROWS: list[tuple[str, str, Callable[..., Any]]] = [
