@@ -15,7 +15,9 @@ import os
 import warnings
 import zlib
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -42,6 +44,7 @@ from .write import save as save_graph
 _LARGEST_HEADER = 1 << 28
 _ALIGNMENT = 64  # of each constant, as builders need it to use arrays where they lie
 _PACKED = ("s4", "u4")
+_BLOCKS = f"{__name__.partition('.')[0]}.blocks."
 # What computes sizes of host steps.
 _OPERATORS: dict[str, Callable[..., Any]] = {
     **{name: getattr(operator, name) for name in ("add", "sub", "mul", "floordiv", "mod", "neg")},
@@ -66,7 +69,7 @@ def save(model: CompiledGraph, path: str | os.PathLike[str]) -> None:
     Raises
     ------
     InvalidGraphError
-        The model has a Python function that is not NumPy's, or updates its inputs.
+        The model has a Python function that is none of NumPy's, of `blocks` or of exported modules.
     InvalidArgumentsError
         The model released its constants (`release_constants`).
     OSError
@@ -120,7 +123,7 @@ def _described(builder: GraphBuilder) -> dict[str, Any]:
     return {
         "engine": builder.engine_kind.name,
         "fpmath": [builder.fpmath_mode.name, builder.apply_to_int],
-        "inputs": [[v.shape, v.dtype, v.name, v.strides] for v in c.inputs],
+        "inputs": [[v.shape, v.dtype, v.name, v.strides, v.updated] for v in c.inputs],
         "constants": [[v.shape, v.dtype, v.name] for v in c.constants.values()],
         "nodes": [
             [n.kind, n.name, n.where, [number[v.id] for v in n.inputs], *_particulars(n)]
@@ -137,14 +140,19 @@ def _particulars(node: Node) -> tuple[str, Any, Any]:
         return "view", _encoded(dict(node.attrs)), outputs
     if not isinstance(node, HostNode):
         return "op", _encoded(dict(node.attrs)), outputs
-    call = getattr(node, "function", None)
-    if not isinstance(node, CallNode) or not isinstance(call, HostFunction):
+    call = node.function
+    if isinstance(node, CallNode) and isinstance(call, HostFunction):
+        record = [call.op, _encoded(call.args), _encoded(call.kwargs), call.read, call.made]
+        return "call" if type(call) is HostFunction else "front end's call", record, ()
+    try:
+        if isinstance(node, CallNode):
+            return "block's call", [_encoded(call), _encoded(node.declared)], ()
+        return "block's update", [_encoded(call)], ()
+    except InvalidGraphError as e:
         raise InvalidGraphError(
-            f"host step {node.label} made at {node.where}: a file of a model can't hold it, as "
-            "only NumPy's own functions are found by name"
-        )
-    record = [call.op, _encoded(call.args), _encoded(call.kwargs), call.read, call.made]
-    return "call" if type(call) is HostFunction else "front end's call", record, ()
+            f"host step {node.label} made at {node.where}: {e}; only functions of NumPy and of "
+            "blocks are found by name"
+        ) from None
 
 
 def _name_of(function: Callable[..., Any]) -> str:
@@ -152,6 +160,15 @@ def _name_of(function: Callable[..., Any]) -> str:
     if name is None:
         raise InvalidGraphError(f"a file of a model can't hold the function {function!r} of sizes")
     return name
+
+
+def _block_function(module: str, name: str, args: list[Any], options: dict[str, Any]) -> Any:
+    if not module.isidentifier() or not name.isidentifier():
+        raise ValueError(f"{module}.{name} is no function of a block")
+    found = getattr(import_module(_BLOCKS + module), name, None)
+    if not isinstance(found, FunctionType) or found.__module__ != _BLOCKS + module:
+        raise ValueError(f"{module}.{name} is no function of a block")
+    return partial(found, *args, **options)
 
 
 _TAGS: dict[type, tuple[str, Any]] = {
@@ -178,7 +195,19 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "extent": Extent,
     "size": _size,
     "dtype": np.dtype,
+    "function": _block_function,
 }
+
+
+def _encoded_function(value: Any) -> list[Any]:
+    """Return a function of `blocks` by its name, with the arguments that it has already."""
+    args, options = [], {}
+    if isinstance(value, partial):
+        value, args, options = value.func, list(value.args), value.keywords
+    module, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
+    if not module.startswith(_BLOCKS) or not name.isidentifier():
+        raise InvalidGraphError(f"a file of a model can't hold the function {value!r}")
+    return [module.removeprefix(_BLOCKS), name, _encoded(args), _encoded(options)]
 
 
 def _encoded(value: Any) -> Any:
@@ -195,6 +224,8 @@ def _encoded(value: Any) -> Any:
         return {"": [[k, _encoded(v)] for k, v in value.items()]}
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return {"dtype": [np.dtype(value).name]}
+    if isinstance(value, (FunctionType, partial)):
+        return {"function": _encoded_function(value)}
     if type(value) not in _TAGS:
         raise InvalidGraphError(f"a file of a model can't hold {value!r}")
     tag, parts = _TAGS[type(value)]
@@ -297,14 +328,19 @@ def _built(
     mode, to_int = graph["fpmath"]
     builder = GraphBuilder(graph["engine"], mode, apply_to_int=bool(to_int))
     values: list[Value] = [
-        builder.input(shape, dtype, name=name, strides=strides)
-        for shape, dtype, name, strides in graph["inputs"]
+        builder.input(shape, dtype, name=name, strides=strides, updated=updated)
+        for shape, dtype, name, strides, updated in graph["inputs"]
     ]
     values += [builder.constant(a, t, name=name, copy=None) for a, t, name in constants]
     for kind, name, where, inputs, what, attrs, outputs in graph["nodes"]:
         read = [values[i] for i in inputs]
         if what == "view":
             made = builder.add_view(kind, read[0], _decoded(attrs))
+        elif what == "block's update":
+            made = builder.update(_decoded(attrs)[0], *read, name=name)
+        elif what == "block's call":
+            function, declared = _decoded(attrs)
+            made = builder.call(function, *read, outputs=declared, name=name)
         elif what != "op":
             call = _function(what, *attrs)
             made = builder.call(call, *read, outputs=call.outputs, name=name)
@@ -323,7 +359,7 @@ def _function(what: str, op: str, args: Any, kwargs: Any, read: Any, made: Any) 
     table: Container[str] = _FUNCTIONS
     kind = HostFunction
     if what != "call":
-        calls = import_module(f"{__package__.partition('.')[0]}.frontends.host_calls")
+        calls = import_module(f"{__name__.partition('.')[0]}.frontends.host_calls")
         table, kind = calls.HOST, calls.HostCall
     if op not in table:
         raise ValueError(f"it calls {op!r}, which is none of the functions that models call")
