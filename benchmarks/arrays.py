@@ -1,11 +1,14 @@
-"""Time functions that are written with NumPy, jitted and by NumPy itself.
+"""Time functions that are written with NumPy: jitted, by NumPy itself, and by its peers.
 
-Both take turns; each figure is the median of the rounds, and ratios are those of one run.
+Peers are torch.compile, which traces NumPy's functions, too, and jax.jit with jax.numpy in the
+place of NumPy, where they are installed. All take turns; each figure is the median of the rounds,
+and ratios are those of one run.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import statistics
 import time
@@ -13,25 +16,55 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from _numpy_programs import Block, gelu, layer_norm, mel, softmax, weights
 
 import onednn_graph_py as og
 
-Case = tuple[Callable[[Any], Any], tuple[int, ...]]
+Function = Callable[[Any], Any]
 
 
-def cases(size: int) -> dict[str, Case]:
+def programs_with(numpy: Any) -> Any:
+    """Return a copy of the programs, with the same weights, that call another NumPy."""
+    spec = importlib.util.find_spec("_numpy_programs")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    vars(module)["np"] = numpy
+    return module
+
+
+def cases(size: int, numpy: Any = np) -> dict[str, tuple[Function, tuple[int, ...]]]:
     """Return functions with the shapes of their arguments, for rows of this size."""
-    block, row, tokens = Block(size, 2), weights(size), size // 2
+    programs, tokens = programs_with(np), size // 2
+    block, row = programs.Block(size, 2), programs.weights(size)
+    programs.np = numpy
     mask = np.tril(np.ones((tokens, tokens), bool))
     return {
         "encoder block": (block, (4, tokens, size)),
         "causal block": (lambda x: block(x, mask), (4, tokens, size)),
-        "mel spectrogram": (mel, (8 * size, 64)),
-        "gelu": (gelu, (4, size, size)),
-        "softmax": (softmax, (4, size, size)),
-        "layer norm": (lambda x: layer_norm(x, row, row), (4, size, size)),
+        "mel spectrogram": (programs.mel, (8 * size, 64)),
+        "gelu": (programs.gelu, (4, size, size)),
+        "softmax": (programs.softmax, (4, size, size)),
+        "layer norm": (lambda x: programs.layer_norm(x, row, row), (4, size, size)),
     }
+
+
+def peers(size: int) -> dict[str, dict[str, Function]]:
+    """Return the functions of each peer that is installed."""
+    found: dict[str, dict[str, Function]] = {
+        "jit": {name: og.jit(f) for name, (f, _) in cases(size).items()},
+        "NumPy": {name: f for name, (f, _) in cases(size).items()},
+    }
+    if importlib.util.find_spec("torch") is not None:
+        import torch
+
+        torch.set_num_threads(os.cpu_count() or 1)
+        found["torch.compile"] = {n: torch.compile(f) for n, (f, _) in cases(size).items()}
+    if importlib.util.find_spec("jax") is not None:
+        import jax
+
+        jitted = {n: jax.jit(f) for n, (f, _) in cases(size, jax.numpy).items()}
+        found["jax.jit"] = {n: lambda x, f=f: np.asarray(f(x)) for n, f in jitted.items()}
+    return found
 
 
 def main() -> None:
@@ -40,20 +73,23 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
-    print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} CPUs")
-    print(f"{'':16}{'jit ms':>10}{'NumPy ms':>10}{'times':>8}")
+    functions = peers(args.size)
+    print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} CPUs; ms, and times ours")
+    print(f"{'':16}" + "".join(f"{peer:>20}" for peer in functions))
     for name, (function, shape) in cases(args.size).items():
-        x = weights(*shape)
-        runs = (og.jit(function), function)
-        seconds: tuple[list[float], list[float]] = ([], [])
-        np.testing.assert_allclose(runs[0](x), runs[1](x), rtol=1e-3, atol=1e-4)
+        x = np.random.default_rng(0).standard_normal(shape, np.float32)
+        expected = function(x)
+        seconds: dict[str, list[float]] = {}
+        for peer, own in functions.items():
+            np.testing.assert_allclose(own[name](x), expected, rtol=1e-3, atol=1e-4, err_msg=peer)
         for _ in range(args.rounds):
-            for run, times in zip(runs, seconds, strict=True):
+            for peer, own in functions.items():
                 start = time.perf_counter()
-                run(x)
-                times.append(time.perf_counter() - start)
-        ours, numpy = (statistics.median(times) * 1e3 for times in seconds)
-        print(f"{name:16}{ours:10.2f}{numpy:10.2f}{numpy / ours:8.1f}")
+                own[name](x)
+                seconds.setdefault(peer, []).append(time.perf_counter() - start)
+        median = {peer: statistics.median(times) * 1e3 for peer, times in seconds.items()}
+        cells = (f"{ms:>11.2f} {ms / median['jit']:>8.1f}" for ms in median.values())
+        print(f"{name:16}" + "".join(cells))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from onednn_graph_py.model.building.array_functions import TABLE
+from onednn_graph_py.model.building.array_protocols import INSTEAD
 
 PAGE = Path(__file__).resolve().parents[1] / "guide_numpy.md"
 BEGIN, END = "<!-- table -->\n", "<!-- end of the table -->\n"
@@ -15,22 +16,28 @@ TORCH = {
     "special.log_softmax": "log_softmax", "swapaxes": "transpose", "max": "amax", "min": "amin",
     "matmul": "matmul, bmm, mm", "divide": "div", "multiply": "mul", "subtract": "sub",
     "negative": "neg", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
-    "equal": "eq", "not_equal": "ne", "take": "index_select", "take_along_axis": "gather",
     "linalg.vector_norm": "norm",
 }  # fmt: skip
 """torch's names where they differ."""
 
 
 def table() -> str:
-    """Return the table, a line for each function."""
+    """Return the tables of functions and of methods, a line for each."""
     names: dict[str, list[str]] = {}
     for name, row in TABLE.items():
         names.setdefault(row.name, []).append(name)
     lines = ["| NumPy | torch | becomes |", "| --- | --- | --- |"]
     for name, aliases in sorted(names.items()):
-        shown = ", ".join(f"`{n}`" for n in [name, *(a for a in aliases if a != name)])
-        becomes = TABLE[name].becomes or "a host step"
-        lines.append(f"| {shown} | {TORCH.get(name, '')} | {becomes} |")
+        if TABLE[name].becomes:
+            shown = ", ".join(f"`{n}`" for n in [name, *(a for a in aliases if a != name)])
+            lines.append(f"| {shown} | {TORCH.get(name, '')} | {TABLE[name].becomes} |")
+    steps = ", ".join(f"`{n}`" for n in sorted(names) if not TABLE[n].becomes)
+    lines += [f"| all other ufuncs, {steps} | | a host step |"]
+    lines += ["", "| method of torch or NumPy | write |", "| --- | --- |"]
+    lines += [
+        f"| `x.{name}()` | {text if text.startswith('the value') else f'`{text}`'} |"
+        for name, text in sorted(INSTEAD.items())
+    ]
     return "\n".join(lines) + "\n"
 
 

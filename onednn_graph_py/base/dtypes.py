@@ -7,6 +7,7 @@ arrays, made by `pack_int4` and read by `unpack_int4`.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -15,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from .._core import data_type_of, logical_tensor, numpy_dtype
-from .errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
+from .errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError, OneDNNError
 
 __all__ = [
     "HOST_DTYPES",
     "NUMPY_NAMES",
+    "DataType",
     "array_dtype",
     "data_type_of",
     "dtype_name",
@@ -45,10 +47,42 @@ HOST_DTYPES: dict[str, np.dtype[Any]] = {
 oneDNN has ``s64`` from 3.12 on.
 """
 
+
+class DataType(str):
+    """A data type by oneDNN's name, which equals NumPy's dtype and types, too."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):
+            return str.__eq__(self, other) or str.__eq__(self, NUMPY_NAMES.get(other, ""))
+        try:
+            return other is not None and str.__eq__(self, dtype_name(other))
+        except (OneDNNError, TypeError, ValueError):  # it is no data type
+            return False
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __getattr__(self, name: str) -> Any:
+        """NumPy's attributes, such as ``kind`` and ``itemsize``."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(array_dtype(self), name)
+
+
 NUMPY_NAMES = {
-    numpy_dtype(name).name: name for name in logical_tensor.data_type.__members__ if name != "undef"
-} | {dtype.name: name for name, dtype in HOST_DTYPES.items()}
+    numpy_dtype(name).name: DataType(name)
+    for name in logical_tensor.data_type.__members__
+    if name != "undef"
+} | {dtype.name: DataType(name) for name, dtype in HOST_DTYPES.items()}
 """The data types by the names that NumPy and ml_dtypes give them, such as ``float32``."""
+
+# NumPy takes them by oneDNN's names, too, as those of ml_dtypes: ``np.eye(3, dtype=x.dtype)``.
+# Its own codes ``f16`` and ``u8`` mean other types, and stay.
+for _numpy_name, _type in NUMPY_NAMES.items():
+    np.sctypeDict.setdefault(str(_type), np.dtype(_numpy_name).type)
 
 _RANGE = {"s4": (-8, 7), "u4": (0, 15)}
 
@@ -73,17 +107,21 @@ def array_dtype(name: str) -> np.dtype[Any]:
 def dtype_name(dtype: Any) -> str:
     """Return oneDNN's name of a data type, given by its or NumPy's name, dtype or enumerator.
 
+    Of ``u4`` and ``u8``, which are NumPy's codes too, oneDNN's meaning counts.
+
     Raises
     ------
     InvalidArgumentsError
         There is no such data type.
     """
-    if isinstance(dtype, str) and dtype in HOST_DTYPES:
-        return dtype
-    if isinstance(dtype, str) and dtype in NUMPY_NAMES:
-        return NUMPY_NAMES[dtype]
     if isinstance(dtype, str):
-        name = logical_tensor(0, dtype, [1], "strided").get_data_type().name
+        name = NUMPY_NAMES.get(dtype, dtype)
+        if name in HOST_DTYPES:
+            return name
+        if name not in logical_tensor.data_type.__members__:
+            with contextlib.suppress(TypeError):
+                return dtype_name(np.dtype(dtype))
+        name = logical_tensor(0, name, [1], "strided").get_data_type().name
     elif hasattr(dtype, "name") and hasattr(dtype, "value"):
         name = str(dtype.name)
     else:

@@ -9,6 +9,7 @@ import sys
 import textwrap
 from pathlib import Path
 
+import eager_namespace as xp
 import ml_dtypes
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from graphs import needs
 
 import onednn_graph_py as og
 from onednn_graph_py.model.building.array_functions import TABLE, called
+from onednn_graph_py.model.building.array_protocols import INSTEAD
 from onednn_graph_py.model.building.host_functions import function_of
 
 RNG = np.random.default_rng(7)
@@ -129,6 +131,22 @@ CASES = {
     "likes": (lambda x: [np.zeros_like(x) + x, np.ones_like(x) * x, np.full_like(x, 2) - x], A),
     "facts": (lambda x: x * np.size(x) + np.shape(x)[1] - np.ndim(x) + x.size + len(x), A),
     "in place": (lambda x: [written(x * 1)], A),
+    "dots": (
+        lambda x, y: [
+            np.einsum("...k,jk->...j", x, y), np.einsum("b...k,...k->b...", x, y),
+            np.einsum("...k,...k", x, y), np.einsum("...jk->...kj", x),
+            np.einsum("ij,jk->ik", y[:, :1], y.T[:1]),
+        ], A, B,
+    ),
+    "ufuncs' methods": (
+        lambda x, y: [
+            np.add.accumulate(x, axis=1), np.multiply.outer(y[0], y[1]), np.logaddexp.reduce(x),
+            np.exp(x, dtype=np.float32), np.modf(x)[0], divmod(x, 0.3)[0],
+        ], A, B,
+    ),
+    "views": (
+        lambda x: [np.rollaxis(x, 2), np.matrix_transpose(x), np.permute_dims(x, (2, 0, 1))], A,
+    ),
 }  # fmt: skip
 
 
@@ -154,6 +172,41 @@ def test_a_power_without_kernel_is_the_op_and_not_a_silent_host_step():
         np.testing.assert_allclose(root(A), A**0.3, rtol=1e-6)
     (step,) = root.model(A).steps()
     assert (step.ops, step.implementation) == (("Pow",), "reference")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("f2", "f16"), ("float32", "f32"), ("i4", "s32"), ("int64", "s64"), ("u1", "u8"),
+        ("half", "f16"), (np.uint8, "u8"), (np.dtype("i2"), "s16"), (bool, "boolean"),
+        ("bfloat16", "bf16"), ("?", "boolean"),
+    ],
+)  # fmt: skip
+def test_types_are_named_as_numpy_does(text, name):
+    b = og.GraphBuilder()
+    x = b.input((2, 3))
+    assert x.astype(text).dtype == np.sum(x, dtype=text).dtype == name
+
+
+def test_a_values_type_equals_numpys():
+    dtype = og.GraphBuilder().input((2, 3), "bf16").dtype
+    assert dtype == ml_dtypes.bfloat16 and np.dtype(ml_dtypes.bfloat16) == dtype == "bfloat16"
+    assert dtype != np.float32 and dtype != None  # noqa: E711
+    assert (dtype.itemsize, dtype.name, pickle.loads(pickle.dumps(dtype))) == (
+        2,
+        "bfloat16",
+        "bf16",
+    )
+
+
+def test_what_is_written_instead_can_be_traced():
+    names = {
+        "np": np, "shape": (4, -1), "axis": -1, "dtype": "bf16", "parts": 2, "number": 0.5,
+        "new": 2, "mask": MASK,
+    }  # fmt: skip
+    for text in INSTEAD.values():
+        if not text.startswith("the value"):
+            og.trace(lambda x, t=text: (eval(t, {**names, "x": x}), x + 1)[1], (A.shape, "f32"))
 
 
 def test_each_function_of_the_table_is_numpys_own_on_arrays():
@@ -240,6 +293,25 @@ class Foreign:
         return NotImplemented
 
 
+class Own(np.ndarray):
+    """A subclass with a protocol of its own."""
+
+    def __array_ufunc__(self, *args, **kwargs):
+        return NotImplemented
+
+
+class OwnFunctions:
+    """An object that has NumPy's functions for itself only."""
+
+    def __array_function__(self, *args):
+        return NotImplemented
+
+
+def number(x):
+    """Return an element of a value as an integer."""
+    return x[0, 0, 0].astype(np.int32)
+
+
 REFUSED = {
     "an if": (lambda x: x if x.sum() > 0 else -x, TypeError, r"has no truth value.*write np.where"),
     "a float": (lambda x: float(x.sum()), TypeError, "keep x instead of float"),
@@ -258,6 +330,27 @@ REFUSED = {
     "a masked array": (lambda x: np.maximum(x, np.ma.ones(4)), TypeError, "MaskedArray can't be"),
     "another library": (lambda x: x + Foreign(), TypeError, "returned NotImplemented"),
     "fft": (lambda x: np.fft.fft(x), og.UnimplementedError, "np.fft.fft at .*test_numpy.py:.*call"),
+    "complex arrays": (lambda x: x + np.ones(4, "c8"), TypeError, "a real number is expected"),
+    "a matrix": (lambda x: x * B.view(np.matrix), TypeError, "matrix can't be"),
+    "a subclass": (lambda x: x + B.view(Own), TypeError, "returned NotImplemented"),
+    "before a subclass": (lambda x: B.view(Own) + x, TypeError, "returned NotImplemented"),
+    "a function's class": (
+        lambda x: np.concatenate([x, OwnFunctions()]), TypeError, "no implementation found",
+    ),
+    "several results": (lambda x: np.unique(x), og.UnimplementedError, "np.unique at"),
+    "places": (lambda x: np.nonzero(x), og.UnimplementedError, "np.nonzero at .*test_numpy.py"),
+    "places by where": (lambda x: np.where(x > 1), og.InvalidShapeError, "depends on elements"),
+    "repeated by values": (
+        lambda x: np.repeat(x, x[0, 0].astype("i4"), 2), og.InvalidShapeError,
+        "np.repeat at .*depends on elements",
+    ),
+    "a size": (lambda x: x.reshape(number(x), -1), TypeError, "test_numpy.py:.* can't be a size"),
+    "a broadcast size": (lambda x: np.broadcast_to(x, (number(x), 3, 5, 4)), TypeError, "a size"),
+    "a range": (lambda x: list(range(number(x))), TypeError, "be a size"),
+    "a slice": (lambda x: x[: number(x)], og.InvalidArgumentsError, "test_numpy.py:.* got Value"),
+    "a shape of arrays": (lambda x: np.zeros((number(x), 2)), TypeError, "be a size"),
+    "a write by a ufunc": (lambda x: np.add.at(x, 0, 1), TypeError, "np.add.at at .*in place"),
+    "two meanings": (lambda x: x.astype("u8"), og.InvalidArgumentsError, "write 'uint64' or"),
     "a wrong axis": (lambda x: x.sum(axis=5), og.InvalidIndexError, "np.sum at .*axis 5"),
     "a wrong shape": (lambda x: x.reshape(7, 7), og.InvalidShapeError, "reshape at .*49 elements"),
     "a wrong host step": (lambda x: np.flip(x, 9), og.InvalidArgumentsError, "np.flip at .*axis 9"),
@@ -332,6 +425,7 @@ def test_the_namespace_has_the_array_apis_names():
     assert xp.isdtype(x.dtype, "real floating") and not xp.isdtype(xp.int32, ("bool", xp.int8))
     assert xp.finfo(x.dtype).eps == np.finfo(np.float32).eps and xp.iinfo("s8").max == 127
     assert xp.ones(3).dtype == np.float32 and xp.arange(3).dtype == np.int64
+    assert xp.asarray([[x, x], [x, x]]).shape == (2, 2, 2, 3)
     assert xp.asarray(x) is x and xp.asarray([1.5]).dtype == np.float32
     info = xp.__array_namespace_info__()
     assert info.default_dtypes()["real floating"] == xp.float32
@@ -341,6 +435,60 @@ def test_the_namespace_has_the_array_apis_names():
         xp.nonzero(x)
     with pytest.raises(og.InvalidArgumentsError, match=r"2024\.12, got '2030\.12'"):
         x.__array_namespace__(api_version="2030.12")
+
+
+UNARY = """
+abs acos acosh asin asinh atan atanh bitwise_invert ceil cos cosh exp expm1 floor isfinite isinf
+isnan log log10 log1p log2 logical_not negative real reciprocal round sign signbit sin sinh sqrt
+square tan tanh trunc sum prod mean std var max min any all argmax argmin cumulative_sum sort
+count_nonzero matrix_transpose zeros_like ones_like
+"""
+BINARY = """
+add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign
+divide equal floor_divide greater greater_equal hypot less less_equal logaddexp logical_and
+logical_or logical_xor maximum minimum multiply nextafter not_equal pow remainder subtract matmul
+vecdot
+"""
+SHAPES = [((), ()), ((0, 3), (1, 3)), ((2, 1, 3), (3, 1)), ((4, 5), (4, 5))]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, of infinity and of no elements
+@pytest.mark.parametrize("name", [*UNARY.split(), *BINARY.split()])
+@pytest.mark.parametrize("dtype", ["f4", "i1", "u1", "i4", "i8", "?"])
+def test_the_array_api_equals_numpys(name, dtype):
+    function = getattr(np, name, None) or getattr(np, f"bitwise_{name}")
+    rng, count = np.random.default_rng(5), 1 + (name in BINARY.split())
+    for shapes in SHAPES:
+        arrays = [rng.uniform(0, 5, s).astype(dtype) for s in shapes[:count]]
+        try:
+            expected = np.asarray(function(*arrays))
+        except (TypeError, ValueError):
+            expected = None
+        if expected is None or expected.dtype == np.float64:
+            with pytest.raises((og.OneDNNError, TypeError)):
+                getattr(xp, name)(*map(xp.asarray, arrays))
+            continue
+        made = getattr(xp, name)(*map(xp.asarray, arrays)).elements
+        assert (made.shape, made.dtype) == (expected.shape, expected.dtype), shapes
+        # oneDNN's logarithm is off by 3e-6 near 1.
+        scale = max(1, np.abs(expected[np.isfinite(expected)], dtype="f8").max(initial=0))
+        np.testing.assert_allclose(made, expected, rtol=1e-5, atol=5e-6 * scale)
+
+
+def test_the_array_api_sorts_stably_both_ways():
+    x = np.int32([[2, 1, 2, 1, 3], [0, 0, 5, 5, 5]])
+    falling = xp.argsort(xp.asarray(x), descending=True).elements
+    np.testing.assert_array_equal(falling, np.argsort(-x, axis=-1, kind="stable"))
+    np.testing.assert_array_equal(
+        xp.argsort(xp.asarray(x), axis=0).elements, np.argsort(x, axis=0, kind="stable")
+    )
+    made = xp.sort(xp.asarray(x), axis=0, descending=True).elements
+    np.testing.assert_array_equal(made, -np.sort(-x, axis=0))
+
+
+def test_host_steps_take_several_axes():
+    made = og.jit(lambda i: i.sum(axis=(0, 2)))(np.arange(24, dtype=np.int32).reshape(2, 3, 4))
+    np.testing.assert_array_equal(made, np.arange(24).reshape(2, 3, 4).sum(axis=(0, 2)))
 
 
 # -- SciPy

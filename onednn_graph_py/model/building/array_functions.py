@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,24 +22,19 @@ from ...base.errors import (
 )
 from ...ops.lookup import with_trait
 from .einsum import einsum
-from .host_functions import function_of, host_step
-from .operands import FLOATS, cast, combined, is_number, leaves, result_type, selected
+from .host_functions import function_of, host_step, is_ufunc
+from .operands import (
+    FLOATS,
+    cast,
+    combined,
+    in_type,
+    is_number,
+    leaves,
+    result_type,
+    selected,
+    type_of,
+)
 from .value import Value, caller
-
-HOST = [
-    "ceil", "floor", "trunc", "sign", "signbit", "isnan", "isinf", "isfinite", "log1p", "expm1",
-    "exp2", "log2", "log10", "cbrt", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh",
-    "cosh", "arcsinh", "arccosh", "arctanh", "deg2rad", "rad2deg", "arctan2", "hypot",
-    "logaddexp", "copysign", "nextafter", "fmod", "fmax", "fmin", "floor_divide", "remainder",
-    "bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift", "right_shift",
-    "logical_and", "logical_or", "logical_xor", "logical_not", "special.erf", "all", "any",
-    "argmax", "argmin", "count_nonzero", "cumsum", "cumprod", "cumulative_sum",
-    "cumulative_prod", "sort", "argsort", "median", "nan_to_num", "searchsorted", "take",
-    "take_along_axis", "flip", "roll", "repeat", "tile", "pad", "tril", "triu", "diff",
-    "diagonal", "trace", "linalg.inv", "linalg.solve", "linalg.det", "linalg.cholesky",
-    "linalg.norm", "cross", "kron",
-]  # fmt: skip
-"""The functions that NumPy computes as host steps; those of the table do so for integers."""
 
 
 @dataclass(frozen=True)
@@ -50,59 +47,46 @@ class Row:
     ops: Callable[..., Any] | None = None
 
 
-TABLE: dict[str, Row] = {name: Row(name) for name in HOST}
-"""The functions by NumPy's names and those of the Array API."""
-
-_Ops = Callable[..., Any]
-
-
-def _row(becomes: str, *names: str) -> Callable[[_Ops], _Ops]:
-    """Enter a function into the table; its first name is NumPy's, others are aliases."""
-
-    def enter(ops: _Ops) -> _Ops:
-        row = Row(names[0], becomes, ops)
-        TABLE.update((name, row) for name in names)
-        return ops
-
-    return enter
-
-
 def row_of(name: str) -> Row:
-    """Return the row of a function.
+    """Return the row of a function. Ufuncs that the table lacks are host steps.
 
-    - raises `UnimplementedError`: there is none
+    - raises `UnimplementedError`: it is neither
     """
-    if name not in TABLE:
+    if name not in TABLE and not is_ufunc(name):
         raise UnimplementedError(
             f"np.{name} at {caller()} can't be traced: it has no ops and is no host step; "
             "GraphBuilder.call runs any function as a host step"
         )
-    return TABLE[name]
+    return TABLE.get(name, Row(name))
 
 
 def called(name: str, *args: Any, **kwargs: Any) -> Any:
     """Call a function of the table: on arrays NumPy's own, on values ops or a host step."""
     row = row_of(name)
     out = kwargs.pop("out", None)
+    dtype = kwargs.pop("dtype", None)
     parts = list(leaves((args, kwargs)))
-    if not any(isinstance(p, Value) for p in (*parts, *leaves(out))):
+    b = next((p.builder for p in (*parts, *leaves(out)) if isinstance(p, Value)), None)
+    if dtype is not None:
+        kwargs["dtype"] = array_dtype(type_of(dtype, b) if b is not None else dtype_name(dtype))
+    if b is None:
         return function_of(row.name)(*args, **kwargs, **({} if out is None else {"out": out}))
     for part in parts:
         if isinstance(part, np.ndarray) and type(part) not in (np.ndarray, np.memmap):
             raise TypeError(f"np.{name} at {caller()}: {type(part).__name__} can't be traced")
-    if kwargs.get("dtype", "") is None:
-        del kwargs["dtype"]
     (target,) = out if isinstance(out, tuple) else (out,)
     if not isinstance(target, (Value, type(None))):
         raise TypeError(
             f"np.{name} at {caller()}: an array can't be written to before a model runs"
         )
     try:
-        made = None if row.ops is None else _written(row.ops, args, kwargs)
-        made = host_step(row.name, args, kwargs) if made is None else made
+        result = None if row.ops is None else _written(row.ops, args, kwargs)
+        result = host_step(row.name, args, kwargs) if result is None else result
     except OneDNNError as e:
         raise reworded(e, f"np.{row.name} at {caller()}: {e}") from e
-    return made if target is None else target.builder.overwritten(target, made)
+    except (ValueError, IndexError) as e:  # of NumPy
+        raise InvalidArgumentsError(f"np.{row.name} at {caller()}: {e}") from e
+    return result if target is None else target.builder.overwritten(target, result)
 
 
 def _written(ops: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -117,54 +101,12 @@ def _written(ops: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any
 # -- each element
 
 
-def _elementwise(kind: str, *names: str) -> None:
-    @_row(kind, *names)
-    def ops(x: Any) -> Any:
-        return combined(kind, x) if x.dtype in FLOATS else None
-
-
-for _kind, *_names in (
-    ("Abs", "absolute", "abs", "fabs"),
-    ("Exp", "exp"),
-    ("Log", "log"),
-    ("Sigmoid", "special.expit"),
-    ("Sqrt", "sqrt"),
-    ("Square", "square"),
-    ("Tanh", "tanh"),
-):
-    _elementwise(_kind, *_names)
-
-
-def _binary(kind: str, *names: str) -> None:
-    @_row(kind, *names)
-    def ops(x: Any, y: Any) -> Any:
-        return combined(kind, x, y)
-
-
-for _kind, *_names in (
-    ("Add", "add"),
-    ("Subtract", "subtract"),
-    ("Multiply", "multiply"),
-    ("Divide", "divide", "true_divide"),
-    ("Maximum", "maximum"),
-    ("Minimum", "minimum"),
-):
-    _binary(_kind, *_names)
-
-
-_row("Multiply", "negative")(lambda x: combined("Multiply", x, -1.0) if x.dtype in FLOATS else None)
-_row("the value itself", "positive", "ascontiguousarray", "copy", "real", "conjugate")(lambda x: x)
-_row("Divide", "reciprocal")(lambda x: combined("Divide", 1.0, x) if x.dtype in FLOATS else None)
-
-
-@_row("Round", "round", "around", "rint")
 def _round(x: Any, decimals: int = 0) -> Any:
     if decimals or x.dtype not in FLOATS:
         return None
     return cast(cast(x, "f32").round(), x.dtype)  # type: ignore[union-attr]
 
 
-@_row("Pow, Square or Sqrt by a number", "power", "pow")
 def _power(x: Any, y: Any) -> Any:
     if not isinstance(x, Value) or x.dtype not in FLOATS or not is_number(y):
         return None
@@ -174,7 +116,6 @@ def _power(x: Any, y: Any) -> Any:
     return x.pow(beta=exponent)
 
 
-@_row("Clamp, or Maximum and Minimum", "clip")
 def _clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
     low, high = (a if a is not None else b for a, b in ((a_min, min), (a_max, max)))
     if not isinstance(x, Value) or x.dtype not in FLOATS:
@@ -188,18 +129,6 @@ def _clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max:
     return x
 
 
-# -- comparisons
-
-
-@_row("GreaterEqual", "greater_equal")
-def _greater_equal(x: Any, y: Any) -> Any:
-    return combined("GreaterEqual", x, y)
-
-
-_row("GreaterEqual", "less_equal")(lambda x, y: _greater_equal(y, x))
-
-
-@_row("GreaterEqual, next to a constant", "greater")
 def _greater(x: Any, y: Any) -> Any:
     if result_type(x, y) != "f32":
         return None
@@ -213,14 +142,6 @@ def _greater(x: Any, y: Any) -> Any:
     return None
 
 
-_row("GreaterEqual, next to a constant", "less")(lambda x, y: _greater(y, x))
-
-
-for _name in ("equal", "not_equal"):
-    TABLE[_name] = Row(_name)
-
-
-@_row("Select", "where")
 def _where(condition: Any, x: Any, y: Any) -> Any:
     dtype = result_type(x, y)
     if dtype not in FLOATS or result_type(condition) != "boolean":
@@ -233,7 +154,9 @@ def _where(condition: Any, x: Any, y: Any) -> Any:
             added = np.where(np.equal(condition, kept), 0.0, -np.inf)
             return combined("Add", other, added.astype(array_dtype(dtype)))
     mask = condition if isinstance(condition, Value) else b.constant(np.asarray(condition))
-    return _chosen(mask, x, y, dtype)
+    plain = [np.atleast_1d(a) if mask.ndim and not isinstance(a, Value) else a for a in (x, y)]
+    result = selected(mask, *_converted(b, plain, dtype))
+    return None if isinstance(result, str) else result
 
 
 def _is_score(x: Any) -> bool:
@@ -244,29 +167,8 @@ def _is_score(x: Any) -> bool:
     return node is not None and node.kind in with_trait("product")
 
 
-def _chosen(mask: Value, x: Any, y: Any, dtype: str) -> Any:
-    b, operands = mask.builder, []
-    for given in (x, y):
-        if isinstance(given, Value):
-            given = cast(given, dtype)
-        else:
-            given = b.constant(np.atleast_1d(given) if mask.ndim else np.asarray(given), dtype)
-        if given is None:
-            return None
-        operands.append(given)
-    made = selected(mask, *operands)
-    return None if isinstance(made, str) else made
-
-
-@_row("TypeCast, Dequantize of 8 bits, Select of booleans", "astype")
-def _astype(x: Any, dtype: Any, copy: bool = True) -> Any:
-    name = dtype_name(dtype)
-    made = cast(x, name)
-    if made is None and x.dtype == "boolean" and name in FLOATS:
-        made = _chosen(x, 1.0, 0.0, name)
-    if made is not None:
-        return made
-    return host_step("astype", (x, array_dtype(name)), {})
+def _astype(x: Any, dtype: Any, copy: bool = True, device: Any = None) -> Any:
+    return in_type(x, type_of(dtype, x.builder))
 
 
 # -- reductions
@@ -277,105 +179,75 @@ def _axes(x: Value, axis: Any) -> list[int]:
     return sorted(x.axis_of(a) for a in axes)
 
 
-def _reduced(
-    kind: str, x: Value, axis: Any, dtype: Any, keepdims: bool, *, halved: bool = False
-) -> Any:
+def _reduced(kind: str, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """Reduce over axes; sums of small types are computed in f32, and rounded once."""
     name = x.dtype if dtype is None else dtype_name(dtype)
-    wide = cast(x, "f32") if x.dtype in FLOATS else None
-    if wide is None or name not in FLOATS or 0 in (x.shape or ()):
+    if x.dtype not in FLOATS or name not in FLOATS or 0 in (x.shape or ()):
         return None
     axes = _axes(x, axis)
     if not axes:
         return cast(x, name)
-    if halved:
-        wide = wide * 0.5  # oneDNN makes the largest finite number of infinity, but not of halves
-    made = x.builder.op(kind, wide, axes=axes, keep_dims=keepdims or len(axes) == x.ndim)
-    if not keepdims and len(axes) == x.ndim:
-        made = made.squeeze(axes)
-    return cast(made * 2.0 if halved else made, name)
+    whole = len(axes) == x.ndim
+    result = x.builder.op(kind, cast(x, "f32"), axes=axes, keep_dims=keepdims or whole)
+    return cast(result.squeeze(axes) if whole and not keepdims else result, name)
 
 
-def _reduction(kind: str, *names: str) -> None:
-    @_row(kind, *names)
-    def ops(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
-        return _reduced(kind, x, axis, dtype, keepdims)
+def _extreme(kind: str, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    # oneDNN makes the largest finite number of infinity, but not of halves.
+    wide: Any = cast(x, "f32") if x.dtype in FLOATS else None
+    half = None if wide is None else _reduced(kind, wide * 0.5, axis, keepdims=keepdims)
+    return None if half is None else cast(half * 2.0, x.dtype)
 
 
-for _kind, *_names in (
-    ("ReduceSum", "sum"),
-    ("ReduceMean", "mean"),
-    ("ReduceProd", "prod"),
-):
-    _reduction(_kind, *_names)
-
-
-def _extreme(kind: str, *names: str) -> None:
-    @_row(kind, *names)
-    def ops(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        return _reduced(kind, x, axis, None, keepdims, halved=True)
-
-
-_extreme("ReduceMax", "max", "amax")
-_extreme("ReduceMin", "min", "amin")
-
-
-@_row("ReduceMean of squares", "var")
 def _var(
     x: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False,
     *, correction: float | None = None,
 ) -> Any:  # fmt: skip
     if x.dtype not in FLOATS:
         return None
-    axes = _axes(x, axis)
-    sizes = [(x.shape or ())[a] for a in axes]
-    less = ddof if correction is None else correction
+    axes = tuple(_axes(x, axis))
     wide: Any = cast(x, "f32")
-    squares = (wide - called("mean", wide, tuple(axes), keepdims=True)).square()
-    made = called("mean", squares, tuple(axes), keepdims=keepdims)
-    if less and -1 in sizes:
-        raise InvalidShapeError("with ddof: a dim is unknown")
+    squares = (wide - called("mean", wide, axes, keepdims=True)).square()
+    result = called("mean", squares, axes, keepdims=keepdims)
+    less = ddof if correction is None else correction
     if less:
-        count = math.prod(sizes)
-        made = made * (count / (count - less) if count > less else math.nan)
-    return cast(made, x.dtype if dtype is None else dtype_name(dtype))
+        count = _count(x, axes)
+        result = result * (count / (count - less) if count > less else math.nan)
+    return cast(result, x.dtype if dtype is None else dtype_name(dtype))
 
 
-@_row("Sqrt of the variance", "std")
+def _count(x: Value, axes: Sequence[int]) -> int:
+    sizes = [(x.shape or ())[a] for a in axes]
+    if -1 in sizes:
+        raise InvalidShapeError("with ddof: a dim is unknown")
+    return math.prod(sizes)
+
+
 def _std(x: Any, *args: Any, **kwargs: Any) -> Any:
     variance = _var(x, *args, **kwargs)
     return None if variance is None else variance.sqrt()
 
 
-_row("ReduceL2", "linalg.vector_norm", "vector_norm")(
-    lambda x, *, axis=None, keepdims=False, ord=2: (
-        _reduced("ReduceL2", x, axis, None, keepdims) if ord == 2 else None
-    )
-)
-_row("SoftMax; next to SciPy's, which can't be traced", "special.softmax")(
-    lambda x, axis=None: _along(x, axis, lambda v, a: v.softmax(axis=a))
-)
-_row("LogSoftmax; next to SciPy's, which can't be traced", "special.log_softmax")(
-    lambda x, axis=None: _along(x, axis, lambda v, a: v.log_softmax(axis=a))
-)
+def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """Add the norm of vectors; without an order, that of all elements."""
+    kind = {None: "ReduceL2", 2: "ReduceL2", 1: "ReduceL1"}.get(ord)
+    if kind is None or (ord is not None and not isinstance(axis, int)):
+        return None
+    return _reduced(kind, x, axis, keepdims=keepdims)
 
 
-def _along(x: Value, axis: Any, add: Callable[[Value, int], Value]) -> Any:
+def _along(kind: str, x: Value, axis: Any = None) -> Any:
     """Add an op along an axis, or over all elements."""
     if x.dtype not in FLOATS or isinstance(axis, tuple):
         return None
     if axis is not None:
-        return add(x, axis)
-    return _reshape(add(_reshape(x, -1), 0), x.shape or ())
+        return x.builder.op(kind, x, axis=axis)
+    return _reshape(_along(kind, _reshape(x, -1), 0), x.shape or ())
 
 
 # -- products
 
 
-_row("MatMul", "matmul", "linalg.matmul")(lambda x, y: combined("MatMul", x, y))
-
-
-@_row("MatMul and views", "dot")
 def _dot(x: Any, y: Any) -> Any:
     first, second = np.ndim(x), np.ndim(y)
     if not first or not second:
@@ -385,7 +257,6 @@ def _dot(x: Any, y: Any) -> Any:
     return _tensordot(x, y, ([first - 1], [second - 2]))
 
 
-@_row("MatMul and views", "tensordot", "linalg.tensordot")
 def _tensordot(x: Any, y: Any, axes: Any = 2) -> Any:
     first, second = np.ndim(x), np.ndim(y)
     if isinstance(axes, int):
@@ -399,46 +270,41 @@ def _tensordot(x: Any, y: Any, axes: Any = 2) -> Any:
     return _einsum(f"{''.join(left)},{''.join(right)}->{''.join(kept)}", x, y)
 
 
-_row("MatMul and views", "inner")(lambda x, y: _tensordot(x, y, ([-1], [-1])))
-_row("Multiply", "outer", "linalg.outer")(
-    lambda x, y: combined("Multiply", _reshape(x, (-1, 1)), _reshape(y, (1, -1)))
-)
+def _outer(x: Any, y: Any) -> Any:
+    return combined("Multiply", _reshape(x, (-1, 1)), _reshape(y, (1, -1)))
 
 
-@_row("Multiply and ReduceSum", "vecdot", "linalg.vecdot")
 def _vecdot(x: Any, y: Any, axis: int = -1) -> Any:
-    made = combined("Multiply", x, y)
-    return None if made is None else called("sum", made, axis)
+    if min(np.ndim(x), np.ndim(y)) < 1 or np.shape(x)[axis] != np.shape(y)[axis]:
+        return None
+    products = combined("Multiply", x, y)
+    return None if products is None else called("sum", products, axis)
 
 
-@_row("MatMul, Multiply, ReduceSum and views", "einsum")
 def _einsum(equation: Any, *operands: Any) -> Any:
     dtype = result_type(*operands)
     if dtype not in FLOATS:
         return None
     b = next(v.builder for v in operands if isinstance(v, Value))
-    values = _converted(b, operands, dtype)
-    return None if values is None else einsum(equation, values)
+    return einsum(equation, _converted(b, operands, dtype))
 
 
-def _converted(b: Any, given: Sequence[Any], dtype: str) -> list[Value] | None:
-    """Return operands as values of a data type; None if no op converts one."""
-    values = [
-        cast(v, dtype) if isinstance(v, Value) else b.constant(np.asarray(v), dtype) for v in given
+def _converted(b: Any, given: Sequence[Any], dtype: str) -> list[Value]:
+    """Return operands as values of a data type."""
+    return [
+        in_type(v, dtype) if isinstance(v, Value) else b.constant(np.asarray(v), dtype)
+        for v in given
     ]
-    known = [v for v in values if v is not None]
-    return known if len(known) == len(values) else None
 
 
 # -- shapes
 
 
-@_row("StaticReshape", "reshape")
 def _reshape(
     x: Any, shape: Any = None, order: str = "C", *, copy: Any = None, newshape: Any = None
 ) -> Any:
     sizes = shape if shape is not None else newshape
-    sizes = [sizes] if not np.iterable(sizes) else list(sizes)
+    sizes = [operator.index(n) for n in (sizes if isinstance(sizes, Sequence) else [sizes])]
     if not isinstance(x, Value):
         return np.reshape(x, sizes)
     have = x.shape or ()
@@ -459,123 +325,178 @@ def _reshape(
         if several:
             raise InvalidShapeError("more than one dim is unknown")
         return host_step("reshape", (x, tuple(sizes)), {"order": order})
-    return x.static_reshape(shape=[int(n) for n in sizes], special_zero=several)
+    return x.static_reshape(shape=sizes, special_zero=several)
 
 
-_row("StaticReshape", "ravel", "flatten")(lambda x, order="C": _reshape(x, (-1,), order))
-_row("a view", "transpose", "permute_dims")(lambda x, axes=None: x.transpose(axes))
-_row("a view", "matrix_transpose", "linalg.matrix_transpose")(
-    lambda x: x.transpose([*range(x.ndim - 2), x.ndim - 1, x.ndim - 2])
-)
+def _reordered(name: str, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """Reorder dims as NumPy does those of an array in which no two are alike."""
+    dims = function_of(name)(np.broadcast_to(0, range(1, x.ndim + 1)), *args, **kwargs).shape
+    return x.transpose([n - 1 for n in dims])
 
 
-@_row("a view", "swapaxes")
-def _swapaxes(x: Any, axis1: int, axis2: int) -> Any:
-    order = list(range(x.ndim))
-    a, b = x.axis_of(axis1), x.axis_of(axis2)
-    order[a], order[b] = b, a
-    return x.transpose(order)
-
-
-@_row("a view", "moveaxis")
-def _moveaxis(x: Any, source: Any, destination: Any) -> Any:
-    pairs = [[x.axis_of(a) for a in np.atleast_1d(given)] for given in (source, destination)]
-    order = [i for i in range(x.ndim) if i not in pairs[0]]
-    for place, axis in sorted(zip(*reversed(pairs), strict=True)):
-        order.insert(place, axis)
-    return x.transpose(order)
-
-
-@_row("a view", "expand_dims")
 def _expand_dims(x: Any, axis: Any) -> Any:
-    axes = list(np.atleast_1d(axis))
-    rank = x.ndim + len(axes)
-    if any(not -rank <= a < rank for a in axes):
-        raise InvalidArgumentsError(f"axis {axis} is out of range")
-    new = {int(a) % rank for a in axes}
-    return x[tuple(None if i in new else slice(None) for i in range(rank))]
+    dims = np.expand_dims(np.broadcast_to(0, (2,) * x.ndim), axis).shape
+    return x[tuple(None if n == 1 else slice(None) for n in dims)]
 
 
-@_row("a view", "squeeze")
 def _squeeze(x: Any, axis: Any = None) -> Any:
-    ones = [i for i, n in enumerate(x.shape or ()) if n == 1] if axis is None else axis
-    return x.squeeze(ones)
+    return x.squeeze([i for i, n in enumerate(x.shape or ()) if n == 1] if axis is None else axis)
 
 
-_row("a view", "broadcast_to")(
-    lambda x, shape: x.expand([shape] if isinstance(shape, int) else shape)
-)
+def _broadcast_to(x: Any, shape: Any) -> Any:
+    return x.expand([shape] if isinstance(shape, int) else shape)
 
 
-@_row("Concat", "concatenate", "concat")
 def _concatenate(arrays: Any, axis: int | None = 0) -> Any:
-    dtype = result_type(*arrays)
     if axis is None:
         arrays, axis = [called("reshape", a, (-1,)) for a in arrays], 0
-    b = next(v.builder for v in arrays if isinstance(v, Value))
-    values = _converted(b, arrays, dtype) if dtype in FLOATS and len(arrays) <= 64 else None
-    if values is None or any(0 in (v.shape or ()) for v in values):
+    dtype = result_type(*arrays)
+    if dtype not in FLOATS or len(arrays) > 64 or any(0 in np.shape(a) for a in arrays):
         return None
+    b = next(v.builder for v in arrays if isinstance(v, Value))
+    values = _converted(b, arrays, dtype)
     return b.concat(values, axis=axis) if len(values) > 1 else values[0]
 
 
-_row("Concat of views", "stack")(
-    lambda arrays, axis=0: called(
-        "concatenate", [called("expand_dims", a, axis) for a in arrays], axis
-    )
-)
-_row("Concat", "hstack")(
-    lambda arrays: called("concatenate", arrays, min(np.ndim(arrays[0]) - 1, 1))
-)
+def _stack(arrays: Any, axis: int = 0) -> Any:
+    return called("concatenate", [called("expand_dims", a, axis) for a in arrays], axis)
 
 
-@_row("Concat", "vstack")
+def _hstack(arrays: Any) -> Any:
+    return called("concatenate", arrays, min(np.ndim(arrays[0]) - 1, 1))
+
+
 def _vstack(arrays: Any) -> Any:
     wide = [called("expand_dims", a, 0) if np.ndim(a) < 2 else a for a in arrays]
     return called("concatenate", wide, 0)
 
 
-_row("views", "split")(
-    lambda x, indices_or_sections, axis=0: list(x.split(indices_or_sections, axis))
-)
-
-
-@_row("views", "array_split")
-def _array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    if isinstance(indices_or_sections, int):
-        size = (x.shape or ())[axis]
-        edges = np.cumsum([len(p) for p in np.array_split(np.arange(size), indices_or_sections)])
-        indices_or_sections = [int(e) for e in edges[:-1]]
-    return list(x.split(indices_or_sections, axis))
-
-
-_row("views", "unstack")(lambda x, axis=0: tuple(_moveaxis(x, axis, 0)))
+def _unstack(x: Any, axis: int = 0) -> Any:
+    return tuple(_reordered("moveaxis", x, axis, 0))
 
 
 # -- what a shape says
 
 
-_row("its dims", "shape")(lambda x: x.shape)
-_row("its number of dims", "ndim")(lambda x: x.ndim)
-_row("its number of elements", "size")(
-    lambda x, axis=None: x.size if axis is None else x.shape[axis]
-)
+def _size(x: Any, axis: Any = None) -> Any:
+    return x.size if axis is None else x.shape[axis]
 
 
-@_row("a constant", "full_like")
-def _full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Any:
-    name = x.dtype if dtype is None else dtype_name(dtype)
+def _like(name: str, x: Any, *args: Any, shape: Any = None, **kwargs: Any) -> Any:
+    """Return a constant of NumPy's function with the shape and data type of a value."""
     dims = x.shape if shape is None else shape
-    if -1 in dims:
+    if -1 in np.atleast_1d(dims):
         raise InvalidShapeError("a dim is unknown")
-    return x.builder.constant(np.full(dims, fill_value, array_dtype(name)))
+    like = np.empty((), array_dtype(x.dtype))
+    array = function_of(name)(like, *args, shape=dims, **kwargs)
+    return x.builder.constant(array, dtype_name(array.dtype))
 
 
-_row("a constant", "zeros_like", "empty_like")(
-    lambda x, dtype=None, shape=None: _full_like(x, 0, dtype, shape)
-)
+def _floating(kind: str, *operands: Any) -> Any:
+    """Add an op to a floating-point value and others."""
+    has_float = any(isinstance(v, Value) and v.dtype in FLOATS for v in operands)
+    return combined(kind, *operands) if has_float else None
 
 
-@_row("a constant", "ones_like")
-def _ones_like(x: Any, dtype: Any = None, shape: Any = None) -> Any:
-    return _full_like(x, 1, dtype, shape)
+_HOST = """
+all allclose any append argmax argmin argpartition argsort array_equal array_split atleast_1d
+atleast_2d atleast_3d average block column_stack convolve corrcoef correlate count_nonzero cov cross
+cumprod cumsum cumulative_prod cumulative_sum diagonal diff digitize dsplit dstack flip fliplr
+flipud gradient hsplit interp isclose isin kron lib.stride_tricks.sliding_window_view
+linalg.cholesky linalg.det linalg.eigh linalg.eigvalsh linalg.inv linalg.lstsq linalg.matrix_norm
+linalg.matrix_power linalg.matrix_rank linalg.multi_dot linalg.pinv linalg.qr linalg.slogdet
+linalg.solve linalg.svd linalg.svdvals median meshgrid nan_to_num nanmax nanmean nanmin nanstd
+nansum nanvar pad partition percentile polyval ptp quantile repeat roll rot90 searchsorted select
+sinc sort take take_along_axis tile trace trapezoid tril triu unwrap vander vdot vsplit
+"""
+
+_ROWS: list[tuple[str, str, Callable[..., Any]]] = [
+    *(
+        (kind, names, partial(combined, kind))
+        for kind, names in {
+            "Abs": "absolute abs fabs",
+            "Add": "add",
+            "Exp": "exp",
+            "GreaterEqual": "greater_equal",
+            "Log": "log",
+            "MatMul": "matmul linalg.matmul",
+            "Maximum": "maximum",
+            "Minimum": "minimum",
+            "Multiply": "multiply",
+            "Sigmoid": "special.expit",
+            "Sqrt": "sqrt",
+            "Square": "square",
+            "Subtract": "subtract",
+            "Tanh": "tanh",
+        }.items()
+    ),
+    *(
+        (kind, names, partial(_reduced, kind))
+        for kind, names in {
+            "ReduceL2": "linalg.vector_norm",
+            "ReduceMean": "mean",
+            "ReduceProd": "prod",
+            "ReduceSum": "sum",
+        }.items()
+    ),
+    *(
+        ("a view", names, partial(_reordered, names.partition(" ")[0]))
+        for names in (
+            "matrix_transpose linalg.matrix_transpose",
+            "moveaxis",
+            "rollaxis",
+            "swapaxes",
+            "transpose permute_dims",
+        )
+    ),
+    *(
+        ("a constant", name, partial(_like, name))
+        for name in ("empty_like", "full_like", "ones_like", "zeros_like")
+    ),
+    ("ReduceMax", "max amax", partial(_extreme, "ReduceMax")),
+    ("ReduceMin", "min amin", partial(_extreme, "ReduceMin")),
+    ("its dims", "shape", lambda x: x.shape),
+    ("its number of dims", "ndim", lambda x: x.ndim),
+    ("its number of elements", "size", _size),
+    ("the value itself", "positive ascontiguousarray copy real conjugate conj", lambda x: x),
+    ("Divide", "divide true_divide", partial(_floating, "Divide")),
+    ("Divide", "reciprocal", partial(_floating, "Divide", 1.0)),
+    ("Multiply", "negative", partial(_floating, "Multiply", -1.0)),
+    ("Round", "round around rint", _round),
+    ("Pow, Square or Sqrt by a number", "power pow", _power),
+    ("Clamp, or Maximum and Minimum", "clip", _clip),
+    ("GreaterEqual", "less_equal", lambda x, y: combined("GreaterEqual", y, x)),
+    ("GreaterEqual, next to a constant", "greater", _greater),
+    ("GreaterEqual, next to a constant", "less", lambda x, y: _greater(y, x)),
+    ("Select", "where", _where),
+    ("TypeCast, Dequantize of 8 bits, Select of booleans", "astype", _astype),
+    ("ReduceMean of squares", "var", _var),
+    ("Sqrt of the variance", "std", _std),
+    ("ReduceL1 or ReduceL2 of vectors", "linalg.norm", _norm),
+    ("SoftMax", "special.softmax", partial(_along, "SoftMax")),
+    ("LogSoftmax", "special.log_softmax", partial(_along, "LogSoftmax")),
+    ("MatMul and views", "dot", _dot),
+    ("MatMul and views", "tensordot linalg.tensordot", _tensordot),
+    ("MatMul and views", "inner", lambda x, y: _tensordot(x, y, ([-1], [-1]))),
+    ("Multiply", "outer linalg.outer", _outer),
+    ("Multiply and ReduceSum", "vecdot linalg.vecdot", _vecdot),
+    ("MatMul, Multiply, ReduceSum and views", "einsum", _einsum),
+    ("StaticReshape", "reshape", _reshape),
+    ("StaticReshape", "ravel flatten", lambda x, order="C": _reshape(x, (-1,), order)),
+    ("a view", "expand_dims", _expand_dims),
+    ("a view", "squeeze", _squeeze),
+    ("a view", "broadcast_to", _broadcast_to),
+    ("Concat", "concatenate concat", _concatenate),
+    ("Concat", "hstack", _hstack),
+    ("Concat", "vstack", _vstack),
+    ("Concat of views", "stack", _stack),
+    ("views", "split", lambda x, sections, axis=0: list(x.split(sections, axis))),
+    ("views", "unstack", _unstack),
+]
+
+TABLE = {name: Row(name) for name in _HOST.split()} | {
+    name: Row(names.split()[0], becomes, ops)
+    for becomes, names, ops in _ROWS
+    for name in names.split()
+}
+"""The functions by NumPy's names and those of the Array API."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import functools
+import inspect
 import math
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from ...base.dtypes import NUMPY_NAMES, array_dtype, dtype_name
+from ...base.dtypes import NUMPY_NAMES, DataType, array_dtype, dtype_name
 from ...base.errors import InvalidArgumentsError
 from .array_functions import TABLE, called
+from .host_functions import function_of, is_ufunc
+from .operands import leaves
 from .value import Value
 
 _KINDS = {"bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu"} | {
@@ -23,7 +28,13 @@ _NAMES = {
     "atan2": "arctan2", "atanh": "arctanh", "bitwise_invert": "invert",
     "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift",
 }  # fmt: skip
-_CREATION = ("arange", "empty", "eye", "full", "linspace", "ones", "zeros")
+_CREATION = ("arange", "empty", "eye", "from_dlpack", "full", "linspace", "ones", "zeros")
+_FINFO: Any = ml_dtypes.finfo
+_OF_DTYPES: dict[str, Any] = {
+    "can_cast": np.can_cast,
+    "iinfo": ml_dtypes.iinfo,
+    "result_type": np.result_type,
+}
 
 
 class ArrayNamespace:
@@ -37,29 +48,46 @@ class ArrayNamespace:
     __array_api_version__ = "2024.12"
     pi, e, inf, nan, newaxis = math.pi, math.e, math.inf, math.nan, None
 
+    # Arrays of NumPy are taken next to values: scikit-learn asks whether namespaces are equal.
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        name: str = getattr(other, "__name__", "")
+        return self is other or name == "numpy" or name.endswith("array_api_compat.numpy")
+
     def __getattr__(self, name: str) -> Any:
         if name in NUMPY_NAMES:
             return NUMPY_NAMES[name]
         if name == "linalg":
             return self
-        for known in (_NAMES.get(name, name), f"linalg.{name}", f"special.{name}"):
-            if known in TABLE:
-                return functools.partial(called, known)
         if name in _CREATION:
-            return functools.partial(_created, name)
+            return _Function(name, _created)
+        if name in _OF_DTYPES:
+            return _Function(name, _of_dtypes)
+        for known in (_NAMES.get(name, name), f"linalg.{name}", f"special.{name}"):
+            if known in TABLE or is_ufunc(known):
+                return _Function(known, called)
         raise AttributeError(f"values have no function {name!r} of the Array API")
 
     def __dir__(self) -> list[str]:
-        return sorted({*NUMPY_NAMES, *_NAMES, *_CREATION, *TABLE, *vars(ArrayNamespace)})
+        names = {*NUMPY_NAMES, *_NAMES, *_CREATION, *_OF_DTYPES, *TABLE}
+        return sorted(names | {*vars(ArrayNamespace)})
 
     def asarray(self, obj: Any, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Any:
-        """Return a value as it is, and anything else as an array."""
+        """Return a value as it is, a list of values stacked, and anything else as an array."""
+        if isinstance(obj, (list, tuple)) and any(isinstance(v, Value) for v in leaves(obj)):
+            obj = called("stack", [self.asarray(part) for part in obj])
         if isinstance(obj, Value):
             return obj if dtype is None else called("astype", obj, dtype)
         array = np.asarray(obj)
         if dtype is None and array.dtype == np.float64 and not isinstance(obj, np.ndarray):
             dtype = "f32"
         return array if dtype is None else array.astype(array_dtype(dtype_name(dtype)))
+
+    def astype(self, x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+        """Return a value or an array in another data type."""
+        is_value = isinstance(x, Value)
+        return called("astype", x, dtype) if is_value else self.asarray(x, dtype=dtype, copy=copy)
 
     def isdtype(self, dtype: Any, kind: Any) -> bool:
         """Whether a data type is one, or of a kind, or of one of several."""
@@ -70,24 +98,36 @@ class ArrayNamespace:
             return array_dtype(own).kind in _KINDS[kind]
         return own == dtype_name(kind)
 
-    def finfo(self, dtype: Any, /) -> Any:
-        """Return the limits of a floating-point data type."""
-        return np.finfo(array_dtype(dtype_name(getattr(dtype, "dtype", dtype))))
+    def finfo(self, type: Any, /) -> Any:
+        """Return the limits of a floating-point data type, as Python's numbers."""
+        name = dtype_name(getattr(type, "dtype", type))
+        limits = _FINFO(array_dtype(name))
+        numbers = {n: float(getattr(limits, n)) for n in ("eps", "max", "min", "smallest_normal")}
+        return SimpleNamespace(bits=limits.bits, dtype=DataType(name), **numbers)
 
-    def iinfo(self, dtype: Any, /) -> Any:
-        """Return the limits of an integer data type."""
-        return np.iinfo(array_dtype(dtype_name(getattr(dtype, "dtype", dtype))))
+    def sort(
+        self, x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+    ) -> Any:
+        """Return elements in order."""
+        rising = called("sort", x, axis=axis)
+        return called("flip", rising, axis) if descending else rising
 
-    def result_type(self, *given: Any) -> str:
-        """Return the data type of a result."""
-        parts = [getattr(g, "dtype", g) for g in given]
-        arrays = [array_dtype(dtype_name(p)) if isinstance(p, str) else p for p in parts]
-        return dtype_name(np.result_type(*arrays))
+    def argsort(
+        self, x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+    ) -> Any:
+        """Return the places of elements in order; of equal ones the first place comes first."""
+        if not descending:
+            return called("argsort", x, axis=axis, kind="stable")
+        falling = called("argsort", called("flip", x, axis), axis=axis, kind="stable")
+        return x.shape[axis] - 1 - called("flip", falling, axis)
 
-    def can_cast(self, from_: Any, to: Any, /) -> bool:
-        """Whether a data type holds all numbers of another."""
-        source, target = (array_dtype(dtype_name(getattr(d, "dtype", d))) for d in (from_, to))
-        return np.can_cast(source, target)
+    def clip(self, x: Any, /, min: Any = None, max: Any = None) -> Any:
+        """Return elements within limits."""
+        return called("clip", x, min, max)
+
+    def meshgrid(self, *arrays: Any, indexing: str = "xy") -> list[Any]:
+        """Return the coordinates of a grid."""
+        return list(called("meshgrid", *arrays, indexing=indexing))
 
     def broadcast_arrays(self, *arrays: Any) -> list[Any]:
         """Repeat arrays to one shape."""
@@ -122,10 +162,37 @@ class _Info:
 
 def _created(name: str, *args: Any, dtype: Any = None, device: Any = None, **kwargs: Any) -> Any:
     """Create a constant array, of f32 where NumPy would choose f64."""
-    array = getattr(np, name)(*args, **kwargs)
+    array = function_of(name)(*args, **kwargs)
     if dtype is None and array.dtype != np.float64:
         return array
     return array.astype(array_dtype("f32" if dtype is None else dtype_name(dtype)))
+
+
+def _of_dtypes(name: str, *given: Any) -> Any:
+    """Ask NumPy about data types, and those of arrays and values."""
+    parts = [getattr(g, "dtype", g) for g in given]
+    result = _OF_DTYPES[name](
+        *(array_dtype(dtype_name(p)) if isinstance(p, str) else p for p in parts)
+    )
+    return DataType(dtype_name(result)) if isinstance(result, np.dtype) else result
+
+
+class _Function:
+    """A function with NumPy's name and signature."""
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.__name__ = name
+        self._function = function
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        try:
+            return inspect.signature(function_of(self.__name__))
+        except (AttributeError, ImportError):  # without SciPy
+            return inspect.signature(self._function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(self.__name__, *args, **kwargs)
 
 
 NAMESPACE = ArrayNamespace()

@@ -10,14 +10,13 @@ import numpy as np
 from .array_functions import TABLE, called
 from .host_functions import host_step
 from .op_methods import method_name
-from .operands import leaves
+from .operands import FLOATS, leaves, type_of
 from .value import Value, caller
 
 _REDUCED = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"} | {
     "logical_and": "all",
     "logical_or": "any",
 }
-_SCIPY = ("erf", "expit")
 
 
 def ufunc_called(value: Value, ufunc: Any, method: str, /, *inputs: Any, **kwargs: Any) -> Any:
@@ -33,9 +32,14 @@ def ufunc_called(value: Value, ufunc: Any, method: str, /, *inputs: Any, **kwarg
         return NotImplemented
     if method == "reduce" and name in _REDUCED:
         return called(_REDUCED[name], *inputs, **{"axis": 0} | kwargs)
-    if method != "__call__":
-        raise TypeError(f"np.{name}.{method} at {caller()} can't be traced; write it with others")
-    return called(f"special.{name}" if name in _SCIPY else name, *inputs, **kwargs)
+    if method == "at":
+        raise TypeError(f"np.{name}.at at {caller()} writes in place, which can't be traced")
+    dtype = kwargs.get("dtype")
+    if dtype is not None and type_of(dtype, value.builder) in FLOATS:
+        inputs = tuple(called("astype", i, dtype) if isinstance(i, Value) else i for i in inputs)
+        del kwargs["dtype"]
+    full = name if getattr(np, name, None) is ufunc else f"special.{name}"
+    return called(full if method == "__call__" else f"{full}.{method}", *inputs, **kwargs)
 
 
 def function_called(
@@ -72,13 +76,13 @@ def op_called(
 
 def instead(value: Value, name: str) -> str:
     """Return what to write instead of a method of torch or NumPy that values lack."""
-    return f": write {_INSTEAD[name]}" if name in _INSTEAD else ""
+    return f": write {INSTEAD[name]}" if name in INSTEAD else ""
 
 
-_INSTEAD = {
+INSTEAD = {
     "unsqueeze": "np.expand_dims(x, axis)",
     "permute": "x.transpose(0, 2, 1)",
-    "view": "x.reshape(...)",
+    "view": "x.reshape(shape)",
     "size": "x.shape",
     "dim": "x.ndim",
     "item": "the value itself: it has no elements before the graph runs",

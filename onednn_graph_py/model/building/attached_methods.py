@@ -20,7 +20,7 @@ class ArrayMethods(NDArrayOperatorsMixin):
 
 
 def _in_place(name: str) -> Any:
-    plain = getattr(operator, name)
+    plain = getattr(operator, f"__{name}__")
 
     def method(self: Any, other: Any) -> Any:
         result = plain(self, other)
@@ -30,7 +30,10 @@ def _in_place(name: str) -> Any:
     return method
 
 
-for _name in ("add", "sub", "mul", "truediv", "matmul", "floordiv", "mod", "pow"):
+for _name in (
+    "add", "and", "floordiv", "lshift", "matmul", "mod", "mul", "or", "pow", "rshift", "sub",
+    "truediv", "xor",
+):  # fmt: skip
     setattr(ArrayMethods, f"__i{_name}__", _in_place(_name))
 
 

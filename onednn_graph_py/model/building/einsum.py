@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from string import ascii_letters
 
 from ...base.errors import InvalidShapeError
 from .value import Value
@@ -14,18 +15,20 @@ _Term = tuple[str, Value]
 def einsum(equation: str, operands: Sequence[Value]) -> Value | None:
     """Write a sum of products as matrix products, sums and views.
 
-    - `equation`: such as ``bhqd,bhkd->bhqk``; without an arrow the result has the indices that
-      occur once
+    - `equation`: such as ``bhqd,...kd->bhq...k``; without an arrow the result has the dims of dots,
+      and the indices that occur once
     - `operands`: one for each term, of one floating-point data type
-    - returns: None for what it does not write: dots, and an index twice in a term
+    - returns: None for what it does not write: an index twice in a term, or for dims of two sizes
     - raises `InvalidShapeError`: there is not one operand for each term, and one index for each of
       its dims
     """
     left, arrow, result = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if not arrow:
-        result = "".join(sorted(c for c in {*left} - {","} if left.count(c) == 1))
-    if "." in equation or any(len({*t}) < len(t) for t in (*terms, result)):
+        once = sorted(c for c in {*left} - {*",."} if left.count(c) == 1)
+        result = "".join(["..." if "..." in left else "", *once])
+    terms, result = _without_dots(terms, result, operands)
+    if any(len({*t}) < len(t) for t in (*terms, result)):
         return None
     if [len(t) for t in terms] != [v.ndim for v in operands]:
         raise InvalidShapeError(
@@ -33,12 +36,33 @@ def einsum(equation: str, operands: Sequence[Value]) -> Value | None:
             f"got {', '.join(map(repr, operands))}"
         )
 
+    sizes: dict[str, set[int]] = {}
+    for term, operand in zip(terms, operands, strict=True):
+        for c, size in zip(term, operand.shape or (), strict=True):
+            sizes.setdefault(c, set()).add(size)
+    if any(len(s - {-1}) > 1 for s in sizes.values()):
+        return None
+
     indices, value = terms[0], operands[0]
     for i, other in enumerate(zip(terms[1:], operands[1:], strict=True), 2):
         indices, value = _product((indices, value), other, {*result, *"".join(terms[i:])})
     indices, value = _summed(indices, value, {*result})
     order = [indices.index(c) for c in result]
     return value if order == sorted(order) else value.transpose(order)
+
+
+def _without_dots(
+    terms: Sequence[str], result: str, operands: Sequence[Value]
+) -> tuple[list[str], str]:
+    """Return terms and result with letters for the dims that dots stand for."""
+    free = [c for c in ascii_letters if c not in {*result, *"".join(terms)}]
+    counts = [v.ndim - len(t) + 3 for t, v in zip(terms, operands, strict=False) if "..." in t]
+    dots = "".join(free[: max(counts, default=0)])
+    filled = [
+        t.replace("...", dots[len(dots) + len(t) - 3 - v.ndim :])
+        for t, v in zip(terms, operands, strict=False)
+    ]
+    return filled + list(terms[len(operands) :]), result.replace("...", dots)
 
 
 def _summed(indices: str, value: Value, kept: set[str]) -> _Term:

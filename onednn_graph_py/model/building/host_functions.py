@@ -12,7 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...base.dtypes import NUMPY_NAMES, array_dtype
-from ...base.errors import InvalidArgumentsError, InvalidDataTypeError, OneDNNError
+from ...base.errors import (
+    InvalidArgumentsError,
+    InvalidDataTypeError,
+    InvalidShapeError,
+    OneDNNError,
+)
 from .value import Value
 
 Array = npt.NDArray[Any]
@@ -29,8 +34,18 @@ def function_of(name: str) -> Callable[..., Any]:
     if name == "getitem":
         return operator.getitem
     if name.startswith("special."):
-        return getattr(import_module("scipy.special"), name.removeprefix("special."))  # type: ignore[no-any-return]
+        module = import_module("scipy.special")
+        return operator.attrgetter(name.removeprefix("special."))(module)  # type: ignore[no-any-return]
     return operator.attrgetter(name)(np)  # type: ignore[no-any-return]
+
+
+def is_ufunc(name: str) -> bool:
+    """Whether a name below ``numpy`` or ``special`` is a ufunc's, or that of a ufunc's method."""
+    try:
+        function = function_of(name)
+        return isinstance(getattr(function, "__self__", function), np.ufunc)
+    except (AttributeError, ImportError):
+        return False
 
 
 @dataclass(frozen=True)
@@ -75,8 +90,8 @@ class HostFunction:
         """The function that a call runs."""
         return function_of(self.op)
 
-    def results(self, *arrays: Array) -> tuple[Array, ...]:
-        """Compute the results in NumPy's data types."""
+    def computed(self, *arrays: Array) -> Any:
+        """Compute what the function returns."""
 
         def filled(given: Any) -> Any:
             if isinstance(given, Slot):
@@ -85,40 +100,42 @@ class HostFunction:
                 return arrays[given.index].shape[given.dim]
             if isinstance(given, Size):
                 return given.function(*map(filled, given.args))
-            if isinstance(given, tuple) and self.op == "getitem":
-                return tuple(map(filled, given))
             if isinstance(given, (list, tuple)):
-                return [filled(g) for g in given]
+                return (tuple if isinstance(given, tuple) else list)(map(filled, given))
             return given
 
         args = [filled(a) for a in self.args]
-        made = self.function(*args, **{k: filled(a) for k, a in self.kwargs.items()})
-        return tuple(map(np.asarray, made if isinstance(made, (tuple, list)) else (made,)))
+        return self.function(*args, **{k: filled(a) for k, a in self.kwargs.items()})
 
     def __call__(self, *arrays: Array) -> Any:
         """Compute the results in the declared data types."""
         return tuple(
             m.astype(array_dtype(dtype), copy=False)
-            for m, (_, dtype) in zip(self.results(*arrays), self.made, strict=False)
+            for m, (_, dtype) in zip(parts_of(self.computed(*arrays)), self.made, strict=False)
         )
 
     def outputs(self, *shapes: Dims) -> Sequence[tuple[Dims, str]]:
         """Return the results' shapes and data types for arrays of these shapes, by a trial."""
         if all(-1 not in dims for dims, _ in self.made) or any(-1 in s for s in shapes):
             return self.made
-        found = self.tried(shapes)
+        found = parts_of(self.tried(shapes))
         return [(m.shape, t) for m, (_, t) in zip(found, self.made, strict=True)]
 
-    def tried(self, shapes: Sequence[Dims]) -> tuple[Array, ...]:
-        """Return what it computes of zeros, or of unit matrices, which have an inverse."""
+    def tried(self, shapes: Sequence[Dims], number: int = 0) -> Any:
+        """Return what it makes of a number, or of unit matrices, which have an inverse."""
         arrays = []
         for dims, name in zip(shapes, self.read, strict=True):
             dtype = array_dtype(name)
             is_matrix = len(dims) > 1 and name in ("f32", "f64")
-            unit = np.eye(*dims[-2:], dtype=dtype) if is_matrix else np.zeros((), dtype)
+            unit = np.eye(*dims[-2:], dtype=dtype) if is_matrix else np.full((), number, dtype)
             arrays.append(np.broadcast_to(unit, dims))
         with np.errstate(all="ignore"):
-            return self.results(*arrays)
+            return self.computed(*arrays)
+
+
+def parts_of(result: Any) -> tuple[Array, ...]:
+    """Return the arrays that a function of NumPy returns, one or several."""
+    return tuple(map(np.asarray, result if isinstance(result, (tuple, list)) else (result,)))
 
 
 def host_step(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -146,23 +163,35 @@ def host_step(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     shapes = [v.shape or () for v in values]
     try:
         # A dim that differs with the unknown ones is unknown.
-        few, many = (
-            call.tried([tuple(n if d < 0 else d for d in dims) for dims in shapes]) for n in (2, 3)
-        )
+        small, large = ([tuple(n if d < 0 else d for d in dims) for dims in shapes] for n in (2, 3))
+        result = call.tried(small)
+        few, many = parts_of(result), parts_of(call.tried(large))
     except OneDNNError:
         raise
     except (ValueError, TypeError, IndexError, ArithmeticError, np.linalg.LinAlgError) as e:
         raise InvalidArgumentsError(str(e)) from e
-    for result in few:
-        if result.dtype.kind == "f" and result.dtype.itemsize > 4:
-            raise InvalidDataTypeError(NO_F64.format(result.dtype.name))
-        if result.dtype.name not in NUMPY_NAMES:
-            raise InvalidDataTypeError(f"no value can be {result.dtype}")
+    try:
+        ones = parts_of(call.tried(small, 1))
+    except (ValueError, IndexError):  # they may be out of bounds
+        ones = few
+    if [f.shape for f in few] != [o.shape for o in ones]:
+        raise InvalidShapeError("the result's shape depends on elements, which a call determines")
+    dtypes = []
+    for array in few:
+        dtype = NUMPY_NAMES.get(array.dtype.name)
+        if dtype == "f64" and not values[0].builder.narrow:
+            raise InvalidDataTypeError(NO_F64.format(array.dtype.name))
+        if dtype is None:
+            raise InvalidDataTypeError(f"no value can be {array.dtype}")
+        dtypes.append("f32" if dtype == "f64" else dtype)
     made = tuple(
-        (tuple(d if d == e else -1 for d, e in zip(f.shape, m.shape, strict=True)),
-         NUMPY_NAMES[f.dtype.name])
-        for f, m in zip(few, many, strict=True)
-    )  # fmt: skip
+        (tuple(d if d == e else -1 for d, e in zip(f.shape, m.shape, strict=True)), dtype)
+        for f, m, dtype in zip(few, many, dtypes, strict=True)
+    )
     call = replace(call, made=made)
     label = f"np.{name}" if name != "getitem" else "x[...]"
-    return values[0].builder.call(call, *values, outputs=call.outputs, name=label)
+    steps = values[0].builder.call(call, *values, outputs=call.outputs, name=label)
+    if not isinstance(result, (tuple, list)):
+        return steps
+    steps = steps if len(few) > 1 else (steps,)
+    return type(result)(*steps) if hasattr(result, "_fields") else type(result)(steps)

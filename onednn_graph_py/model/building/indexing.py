@@ -34,6 +34,12 @@ def items_of(index: Any, ndim: int) -> tuple[Item, ...]:
     return tuple(_item(i) for i in [*given[:at], *rest, *given[at + 1 :]])
 
 
+def is_reversed(index: Any) -> bool:
+    """Return whether an index is a slice with a negative step."""
+    step = index.step if isinstance(index, slice) else None
+    return isinstance(step, (int, np.integer)) and int(step) < 0
+
+
 def _item(given: Any) -> Item:
     if given is None:
         return None
@@ -43,8 +49,8 @@ def _item(given: Any) -> Item:
         )
         if step is not None and step < 1:
             raise InvalidArgumentsError(
-                f"a view needs slices with a positive step, got {step}; GraphBuilder.call can "
-                "reverse arrays"
+                f"a view needs slices with a positive step, got {step}; np.flip and "
+                "GraphBuilder.call can reverse arrays"
             )
         return start, stop, 1 if step is None else step
     return _whole(given)

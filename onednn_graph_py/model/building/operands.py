@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import numbers
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...base.dtypes import NUMPY_NAMES, array_dtype
-from ...base.errors import InvalidDataTypeError, InvalidGraphOpError, OneDNNError
+from ...base.dtypes import NUMPY_NAMES, array_dtype, dtype_name
+from ...base.errors import (
+    InvalidArgumentsError,
+    InvalidDataTypeError,
+    InvalidGraphOpError,
+    OneDNNError,
+)
 from ...base.linked import linked_version
 from ...ops.check import check
 from ...ops.tensor_spec import TensorSpec
-from .host_functions import NO_F64
+from .host_functions import NO_F64, host_step
 from .value import Value, is_whole
 
 FLOATS = ("f32", "bf16", "f16")
@@ -37,40 +43,49 @@ def is_number(given: Any) -> bool:
     return isinstance(given, (numbers.Real, np.generic))
 
 
+def type_of(dtype: Any, b: Any) -> str:
+    """Return the data type that NumPy's functions are given.
+
+    - `b`: the builder of the values
+    - raises `InvalidArgumentsError`: oneDNN and NumPy mean two types by it
+    """
+    if type(dtype) is str and dtype in ("u4", "u8"):
+        raise InvalidArgumentsError(
+            f"{dtype!r} is {np.dtype(dtype)} for NumPy, and a smaller type for oneDNN; write "
+            f"{str(np.dtype(dtype))!r} or 'uint{dtype[1:]}'"
+        )
+    name = dtype_name(dtype)
+    return "f32" if name == "f64" and b.narrow else name
+
+
 def result_type(*given: Any) -> str:
     """Return NumPy's data type of a result.
 
-    Numbers, and lists of them, have none of their own; nor have arrays of integers next to a value
-    of floating-point numbers, where NumPy would go to f64.
+    Numbers, and lists of them, have none of their own; nor have arrays and values of integers next
+    to a value of floating-point numbers, where NumPy would go to f64.
 
     - raises `InvalidDataTypeError`: an array has a data type that no value has, such as f64 and
       complex numbers
     """
     values = [v for v in given if isinstance(v, Value)]
-    dtypes = [array_dtype(v.dtype) for v in values]
-    has_float = any(v.dtype in FLOATS for v in values)
-    kinds = set()
-    for operand in given:
-        if isinstance(operand, Value):
-            continue
+    floats = [v for v in values if v.dtype in FLOATS]
+    dtypes = [array_dtype(v.dtype) for v in floats or values]
+    weak = set()
+    for operand in (v for v in given if not isinstance(v, Value)):
         dtype = np.asarray(operand).dtype
         if dtype.kind in "cOSUMm":
             raise TypeError(f"a value, an array or a real number is expected, got {operand!r}")
         if not isinstance(operand, np.ndarray) or not operand.ndim:
-            kinds.add(dtype.kind)
-        elif dtype == np.float64 and values and values[0].builder.narrow:
-            dtypes.append(np.dtype(np.float32))
-        elif not has_float or dtype.kind not in "biu":
+            weak.add(dtype.kind)
+        elif not floats or dtype.kind not in "biu":
             dtypes.append(dtype)
-    if "f" in kinds and all(d.kind in "biu" for d in dtypes):
-        dtypes.append(np.dtype(np.float32 if not dtypes else np.float64))
-    elif kinds & set("iu") and all(d.kind == "b" for d in dtypes):
+    if "f" in weak and all(d.kind in "biu" for d in dtypes):
+        dtypes.append(np.dtype(np.float64 if dtypes else np.float32))
+    elif weak & set("iu") and all(d.kind == "b" for d in dtypes):
         dtypes.append(np.dtype(np.int64))
-    elif not dtypes:
-        dtypes.append(np.dtype(np.bool_))
-    dtype = dtypes[0]
-    for other in dtypes[1:]:
-        dtype = np.promote_types(dtype, other)
+    dtype = functools.reduce(np.promote_types, dtypes or [np.dtype(np.bool_)])
+    if dtype == np.float64 and values and values[0].builder.narrow:
+        return "f32"
     name = NUMPY_NAMES.get(dtype.name)
     if name is None or name == "f64":
         raise InvalidDataTypeError(NO_F64.format(dtype.name))
@@ -87,7 +102,17 @@ def cast(value: Value, dtype: str) -> Value | None:
         return b.type_cast(wide, dtype=dtype)
     if value.dtype in ("s8", "u8") and dtype == "f32":
         return b.dequantize(value, scales=[1.0], zps=[0])
+    if value.dtype == "boolean" and dtype in FLOATS:
+        one, zero = (b.constant(np.full((1,) * min(value.ndim, 1), n), dtype) for n in (1, 0))
+        choice = selected(value, one, zero)
+        return None if isinstance(choice, str) else choice
     return None
+
+
+def in_type(value: Value, dtype: str) -> Value:
+    """Return a value in another data type, by a host step where no op converts it."""
+    result: Value | None = cast(value, dtype)
+    return host_step("astype", (value, array_dtype(dtype)), {}) if result is None else result
 
 
 def combined(kind: str, *given: Any) -> Value | None:
@@ -116,11 +141,9 @@ def combined(kind: str, *given: Any) -> Value | None:
     if not fits and dtype == "s32":
         return None
     if not fits:
-        operands = [cast(v, dtype) if isinstance(v, Value) else v for v in operands]
-        if any(v is None for v in operands):
-            return None
-    made: Value = values[0].builder.add_op(kind, operands, {})
-    return made
+        operands = [in_type(v, dtype) if isinstance(v, Value) else v for v in operands]
+    result: Value = values[0].builder.add_op(kind, operands, {})
+    return result
 
 
 def selected(condition: Value, x: Value, y: Value) -> Value | str:

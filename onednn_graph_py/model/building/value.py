@@ -18,14 +18,19 @@ import numpy as np
 import numpy.typing as npt
 
 from ... import _core
-from ...base.dtypes import HOST_DTYPES, array_dtype
-from ...base.errors import InvalidIndexError, InvalidShapeError
+from ...base.dtypes import HOST_DTYPES, DataType, array_dtype
+from ...base.errors import (
+    InvalidArgumentsError,
+    InvalidIndexError,
+    InvalidShapeError,
+    reworded,
+)
 from ...ops.check import check
 from ...ops.lookup import row
 from ...ops.tensor_spec import TensorSpec
 from ...ops.terms import label_of
 from .attached_methods import ArrayMethods
-from .indexing import items_of
+from .indexing import is_reversed, items_of
 from .op_methods import BuilderMethods, ValueMethods
 
 # oneDNN shares compiled partitions and cached constants between graphs with equal ids. So the ids
@@ -191,7 +196,7 @@ class Value(ArrayMethods, ValueMethods):
     ) -> None:
         super().__init__(builder)
         self.shape = shape
-        self.dtype = dtype
+        self.dtype = DataType(dtype)
         self.name = name
         self.id = new_id()
         self.strides: tuple[int, ...] | None = None
@@ -275,6 +280,12 @@ class Value(ArrayMethods, ValueMethods):
         """The kind of device, as the Array API asks."""
         return self.builder.engine_kind.name
 
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Value:
+        """Return the value itself, which stays on its device."""
+        if device != self.device or stream is not None:
+            raise InvalidArgumentsError(f"{self!r} is on {self.device}, and can't be on {device}")
+        return self
+
     def add_op(
         self,
         kind: str,
@@ -293,19 +304,22 @@ class Value(ArrayMethods, ValueMethods):
         """Take a part of the tensor, by NumPy's basic indices: ``x[:, 1:9:2]``, ``x[..., None]``.
 
         It is a view: a call copies nothing, unless what reads the part is faster on a copy. Arrays
-        and values of integers among the indices make a host step.
+        and values of integers among the indices make a host step, and so do negative steps.
 
         Raises
         ------
         InvalidIndexError
             A whole number is out of range, or there are more indices than dims.
         InvalidArgumentsError
-            It can't be a view: a step is negative, or an index is an array.
+            An index is none of these.
         """
         indices = index if isinstance(index, tuple) else (index,)
-        if any(isinstance(i, (Value, np.ndarray, list)) for i in indices):
+        if any(isinstance(i, (Value, np.ndarray, list)) or is_reversed(i) for i in indices):
             return self._taken(index)
-        return self._view("Slice", {"index": items_of(index, self.ndim)})
+        try:
+            return self._view("Slice", {"index": items_of(index, self.ndim)})
+        except InvalidArgumentsError as e:
+            raise reworded(e, f"{self!r} at {caller()}: {e}") from None
 
     def __len__(self) -> int:
         if not self.shape or self.shape[0] < 0:
@@ -434,7 +448,13 @@ class Value(ArrayMethods, ValueMethods):
             "write np.where(condition, x, y) instead of an if, and keep x instead of float(x)"
         )
 
-    __bool__ = __float__ = __int__ = __index__ = __complex__ = _refuse
+    __bool__ = __float__ = __int__ = __complex__ = _refuse
+
+    def __index__(self) -> Any:
+        raise TypeError(
+            f"{self!r} at {caller()} can't be a size: it has no elements before the graph runs, "
+            "and shapes must not depend on them"
+        )
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> npt.NDArray[Any]:
         raise TypeError(
