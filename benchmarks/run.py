@@ -8,9 +8,10 @@ of NumPy, before they are timed. What is not installed is not measured, and said
     pip install --group bench .
 
 Sections: call, weights, encoder, resnet, mobilenet, llama, decode, attention, mlp, shapes, build,
-torch, onnx; all of them by default. In the section decode, which is one token after 512 cached ones,
-GB/s are those of the weights, beside the bytes that copies read and write. In the section torch all ratios are to torch.compile with the backend
-of this package, in the section onnx to its models of ONNX files, elsewhere to its models. Data
+torch, onnx; all of them by default. In the section decode, one token after 512 cached ones, GB/s are
+those of weights, beside the bytes that copies read and write. In the section torch all ratios are to
+torch.compile with the backend of this package, in the section onnx to its models of ONNX files,
+elsewhere to its models. Data
 types: f32, bf16, int8, and w8 and w4, where weights are integers of so many bits and all else is
 f32.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,6 @@ from ..blocks import (
     rope_tables,
 )
 from ..model.building.value import Value
-
 
 GROUP = 32
 """Inputs whose 4-bit weights have one scale."""
@@ -66,8 +65,7 @@ class Compressed(NamedTuple):
     def floats(self) -> npt.NDArray[np.float32]:
         """Return the numbers that they stand for."""
         group = len(self.integers) // len(self.scales)
-        made: npt.NDArray[np.float32] = self.integers * np.repeat(self.scales, group, 0)
-        return made
+        return np.repeat(self.scales, group, 0) * self.integers.astype(np.float32)
 
 
 class Decoder:
@@ -222,7 +220,7 @@ def of_torch(decoder: Decoder, capacity: int) -> Callable[[list[int]], Any]:
             x = x + functional.linear(gate * functional.linear(y, layer["up"]), layer["down"])
         return functional.linear(normed(x[:, -1:]), last)[0, 0].float().numpy()
 
-    return call
+    return cast("Callable[[list[int]], Any]", call)
 
 
 def continued(model: Any, memory: KVMemory, prompt: list[int], count: int) -> Iterator[Any]:

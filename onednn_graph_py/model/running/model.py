@@ -246,8 +246,8 @@ class CompiledGraph(_core._model_base, ModelMethods):
         that later compilations, and other processes, get the same plan without measuring.
     fold_constants : bool
         Compute ops that read only constants once, when compiling. This takes memory for the
-        results: False keeps compressed weights small, and computes these ops at each call. A warning
-        says so if constants take more than twice their memory by that.
+        results: False keeps compressed weights small, and computes these ops at each call. If it
+        makes constants more than twice as large, a warning says so.
     keep : str
         The constants that stay in memory once oneDNN has copies in a layout of its own. ``all``;
         ``compressed`` moves those of 1 MiB or more to nameless files in the user's cache, where new

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -245,7 +246,7 @@ def _table(call: Call, i: int) -> Value:
 
 @lowers("GroupQueryAttention", domain="com.microsoft")
 def _group_query_attention(call: Call) -> list[Value]:
-    """Lower onnxruntime's attention of a decoder, which rotates positions and appends to a cache."""
+    """Lower the attention of a decoder, which rotates positions and appends to its cache."""
     more = ("smooth_softmax", "local_window_size", "qk_output", "kv_cache_bit_width")
     if any(call.attribute(name, 0) > 0 for name in more) or len(call) > 9:
         raise NotLowered("a window, a bias, sinks or positions of its own are not lowered")
@@ -259,9 +260,7 @@ def _group_query_attention(call: Call) -> list[Value]:
     else:
         size = width // (heads + 2 * kv_heads)
         ends = [0, heads * size, (heads + kv_heads) * size, width]
-        query, key, value = (
-            query[..., a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)
-        )
+        query, key, value = (query[..., a:b] for a, b in pairwise(ends))
     query = _by_head(call, query, heads)
     key, value = _by_head(call, key, kv_heads), _by_head(call, value, kv_heads)
     batch, _, tokens, size = query.shape or ()
@@ -269,16 +268,12 @@ def _group_query_attention(call: Call) -> list[Value]:
     if batch != 1 or 2 * (tables[0].shape or ())[1] != size:
         raise NotLowered("a batch's sequences may differ in length, or a head is rotated in part")
     past = [call.value(i) for i in (3, 4)] if call.has(3) and call.dims(3)[2] else []
-    places = call.b.call(
-        _places, call.value(5), query, *past[:1], outputs=_places_outputs
-    )
+    places = call.b.call(_places, call.value(5), query, *past[:1], outputs=_places_outputs)
     cos, sin = (call.cast(embedding(places, t), query.dtype)[:, None] for t in tables)
     interleaved = bool(call.attribute("rotary_interleaved", 0))
     query, key = (rope(x, cos, sin, interleaved=interleaved) for x in (query, key))
     if past:
-        key, value = (
-            call.b.concat(*pair, axis=2) for pair in zip(past, (key, value), strict=True)
-        )
+        key, value = (call.b.concat(*pair, axis=2) for pair in zip(past, (key, value), strict=True))
     scale = float(call.attribute("scale", 0.0)) or 1 / math.sqrt(size)
     causal: Causal = None if tokens == 1 else "bottom_right"
     if call.attribute("softcap", 0.0):
