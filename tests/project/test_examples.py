@@ -182,7 +182,9 @@ def test_digits_are_recognised_in_all_types(tmp_path):
 def test_llama_decode_generates_with_its_cache(tmp_path):
     done = run(tmp_path, "llama_decode")
     assert done.returncode == 0, done.stdout + done.stderr
-    told = re.findall(r"with the cache: [\d.]+ tokens a second, the first after [\d.]+", done.stdout)
+    told = re.findall(
+        r"with the cache: [\d.]+ tokens a second, the first after [\d.]+", done.stdout
+    )
     skipped = done.stdout.count("\n    skipped: ")
     assert len(told) + skipped == 4 and len(told) >= 3  # without bf16
     assert "64 of 64 tokens are the same" in done.stdout  # in f32
