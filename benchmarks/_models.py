@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import ml_dtypes
@@ -783,6 +784,7 @@ NETWORKS: dict[str, Callable[..., Network]] = {
     "resnet": ResNet,
     "mobilenet": MobileNet,
     "llama": Llama,
+    "decode": partial(Llama, tokens=1, cached=512),
     "attention": Attention,
     "mlp": Mlp,
     "convolutions": Convolution,
@@ -814,6 +816,13 @@ def reference(network: Network, parameters: Parameters) -> Array:
     inputs = inputs_of(network, parameters.dtype)
     made: Array = network.run(NumpyOps(parameters), *inputs.values())
     return made
+
+
+def weight_bytes(parameters: Parameters) -> float:
+    """Bytes of all matrices as the data type has them; a call of one token reads each once."""
+    size = {"f32": 4, "bf16": 2, "int8": 1, "w8": 1, "w4": 0.5}[parameters.dtype]
+    matrices = [a for n, a in parameters.arrays.items() if n.endswith(".weight") and a.ndim == 2]
+    return sum(a.size for a in matrices) * size
 
 
 # How far, relative to the length of the vector of all outputs, an answer may be from NumPy's.

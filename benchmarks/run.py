@@ -7,11 +7,12 @@ of NumPy, before they are timed. What is not installed is not measured, and said
 
     pip install --group bench .
 
-Sections: call, weights, encoder, resnet, mobilenet, llama, attention, mlp, convolutions, shapes,
-build, torch, onnx; all of them by default. In the section torch all ratios are to torch.compile
-with the backend of this package, in the section onnx to its models of ONNX files, elsewhere to its
-models. Data types: f32, bf16, int8, and w8 and w4, where weights are integers of so many bits and
-all else is f32.
+Sections: call, weights, encoder, resnet, mobilenet, llama, decode, attention, mlp, convolutions,
+shapes, build, torch, onnx; all of them by default. In the section decode, one token after 512
+cached ones, GB/s are those of weights, beside the bytes that copies read and write. In the section
+torch all ratios are to torch.compile with the backend of this package, in the section onnx to its
+models of ONNX files, elsewhere to its models. Data types: f32, bf16, int8, and w8 and w4, where
+weights are integers of so many bits and all else is f32.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ import time
 import timeit
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -49,6 +51,7 @@ from _models import (
     parameters_of,
     reference,
     stored,
+    weight_bytes,
 )
 from _peers import (
     PEERS,
@@ -85,7 +88,7 @@ AIM_SHAPE = 10.0
 AIM_SHAPES_MEMORY = 0.3
 
 SECTIONS = (
-    "call", "weights", "encoder", "resnet", "mobilenet", "llama", "attention", "mlp",
+    "call", "weights", "encoder", "resnet", "mobilenet", "llama", "decode", "attention", "mlp",
     "convolutions", "shapes", "build", "torch", "onnx",
 )  # fmt: skip
 # By default, and what else there is.
@@ -95,6 +98,7 @@ DTYPES = {
     "resnet": ("f32", "int8"),
     "mobilenet": ("f32", "int8"),
     "llama": ("f32", "bf16", "w8", "w4"),
+    "decode": ("f32", "bf16", "w8", "w4"),
     "attention": ("f32", "bf16"),
     "mlp": ("f32", "bf16"),
     "convolutions": ("f32", "bf16"),
@@ -105,7 +109,8 @@ SIZES: dict[str, list[Record]] = {
     "encoder": [{}],
     "resnet": [{}],
     "mobilenet": [{}],
-    "llama": [{}, {"tokens": 1, "cached": 512}],
+    "llama": [{}],
+    "decode": [{}],
     "attention": [
         {"count_heads": 12, "tokens": 512, "size": 64},
         {"count_heads": 32, "tokens": 2048, "size": 128},
@@ -181,10 +186,8 @@ QUICK_SIZES: dict[str, list[Record]] = {
     "encoder": [{"tokens": 32, "hidden": 256, "count_heads": 4, "inner": 512, "layers": 2}],
     "resnet": [{"blocks": (1, 1, 1, 1), "side": 64, "width": 32, "classes": 100}],
     "mobilenet": [{"side": 64, "width": 16, "classes": 100, "stages": 3}],
-    "llama": [
-        {**_SMALL_LLAMA, "tokens": 16},
-        {**_SMALL_LLAMA, "tokens": 1, "cached": 24},
-    ],
+    "llama": [{**_SMALL_LLAMA, "tokens": 16}],
+    "decode": [{**_SMALL_LLAMA, "cached": 24}],
     "attention": [
         {"count_heads": 2, "tokens": 48, "size": 32},
         {"count_heads": 4, "tokens": 96, "size": 64},
@@ -430,7 +433,8 @@ class Server:
         self.prepared.feed(inputs)
         self.prepared.run()
         peak = peak_bytes() - before
-        return {**self.compare(self.network), "peak": peak}
+        weights = weight_bytes(self.parameters)
+        return {**self.compare(self.network), "peak": peak, "weights": weights}
 
     def compare(self, network: Network) -> Record:
         """How far the last answer is from NumPy's."""
@@ -519,6 +523,17 @@ class Server:
         # nan, of an answer that is not there, would hide in max.
         worst = max(apart, key=lambda n: math.inf if math.isnan(apart[n]) else apart[n])
         return {"kept": kept, "worst": worst, "over_tolerance": apart[worst]}
+
+
+def copied_bytes(threads: int, rounds: int, size: int = 256 << 20) -> float:
+    """Bytes a second that copies of much memory read and write, in the best of some rounds."""
+    sources, targets = (np.ones((threads, size // threads), np.uint8) for _ in range(2))
+    with ThreadPoolExecutor(threads) as pool:
+
+        def copy() -> None:
+            list(pool.map(np.copyto, targets, sources))
+
+        return 2 * size / min(seconds_a_call(copy, 1) for _ in range(rounds))
 
 
 def resident_bytes() -> int:
@@ -751,8 +766,10 @@ def compare_network(
         case = f"{network} {case}"
     section = section or network
     about: Record = {"section": section, "threads": threads, "case": case, "own": own}
-    columns = ("ms", "ratio", "peak MiB", "ratio", "from NumPy")
+    by_bytes = ("GB/s", "of copies") if network == "decode" else ()
+    columns = ("ms", "ratio", "peak MiB", "ratio", "from NumPy", *by_bytes)
     report.head(f"{section}: {case}, {threads_text(threads)}", *columns)
+    copied = copied_bytes(threads, options.rounds) if by_bytes else math.nan
     first = [p for p in PEERS if p.name == own]
     others = [p for p in options.peers if p.name != own]
     able = competitors(first + others, dtype, report, about)
@@ -797,8 +814,13 @@ def compare_network(
                 report.records.append({**about, "competitor": name, **of})
         if record["median_seconds"] > UNSTEADY * value:
             remark = f"{remark} (unsteady: median {record['median_seconds'] * 1e3:.3f})"
-        cells = (f"{value * 1e3:.3f}", ratio, f"{record['peak'] / (1 << 20):.0f}", memory)
-        report.row(name, *cells, f"{record['distance']:.1e}", remark=remark.strip())
+        cells = [f"{value * 1e3:.3f}", ratio, f"{record['peak'] / (1 << 20):.0f}", memory]
+        cells.append(f"{record['distance']:.1e}")
+        if by_bytes:
+            record["bytes_a_second"] = ready[name]["weights"] / value
+            record["of_copies"] = record["bytes_a_second"] / copied
+            cells += [f"{record['bytes_a_second'] / 1e9:.1f}", f"{record['of_copies']:.2f}"]
+        report.row(name, *cells, remark=remark.strip())
         report.records.append(record)
 
 

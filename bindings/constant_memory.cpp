@@ -83,7 +83,7 @@ void without_gil(const std::function<void()> &body) {
             fault = e.what();
         }
     }
-    if (!fault.empty()) raise_status(dnnl_unimplemented, "release_constants: " + fault);
+    if (!fault.empty()) raise_status(dnnl_unimplemented, "constants: " + fault);
 }
 
 }  // namespace
@@ -111,6 +111,23 @@ void init_constant_memory(py::module_ &m) {
             .def_property_readonly(
                     "owners", [](const constant_place &p) { return p.pages->owners.load(); },
                     "How many arrays that are not views of each other use the memory.")
+            .def(
+                    "rest",
+                    [](const constant_place &p, const std::string &folder) {
+                        if (p.pages->given_back())
+                            raise_invalid_arguments("the memory was given back");
+                        bool rests = false;
+                        without_gil([&] { rests = p.pages->rest(folder); });
+                        return rests;
+                    },
+                    py::arg("folder"),
+                    "Let the bytes lie in a nameless file of a folder from now on, which the system\n"
+                    "reads when somebody reads them; again, drop what was read. Return whether they\n"
+                    "do: a folder may lie in memory.\n\n"
+                    "Raises\n------\nUnimplementedError\n    The file can't be written.")
+            .def_property_readonly(
+                    "rests", [](const constant_place &p) { return p.pages->rests(); },
+                    "Whether the bytes lie in a file.")
             .def(
                     "array",
                     [](const constant_place &p) {

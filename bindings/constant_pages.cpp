@@ -1,12 +1,15 @@
 #include "constant_pages.hpp"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 
@@ -29,6 +32,17 @@ struct file {
     throw std::runtime_error(std::string(what) + ": " + std::strerror(errno));
 }
 
+// Makes a file hold the bytes of some memory.
+void fill(const file &copy, const char *from, size_t bytes) {
+    if (ftruncate(copy.number, static_cast<off_t>(bytes)) != 0) fail("ftruncate");
+    for (size_t done = 0; done < bytes;) {
+        const ssize_t count = write(copy.number, from + done, bytes - done);
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) fail("write");
+        done += static_cast<size_t>(count);
+    }
+}
+
 }  // namespace
 
 constant_pages::constant_pages(void *hint, size_t bytes) : bytes_(bytes) {
@@ -42,18 +56,13 @@ constant_pages::~constant_pages() { munmap(base_, bytes_); }
 void constant_pages::watch() {
     const file copy(memfd_create("constant", MFD_CLOEXEC));
     if (copy.number < 0) fail("memfd_create");
-    if (ftruncate(copy.number, static_cast<off_t>(bytes_)) != 0) fail("ftruncate");
-    for (size_t done = 0; done < bytes_;) {
-        const ssize_t count = write(copy.number, base_ + done, bytes_ - done);
-        if (count < 0 && errno == EINTR) continue;
-        if (count <= 0) fail("write");
-        done += static_cast<size_t>(count);
-    }
+    fill(copy, base_, bytes_);
     // A new mapping has no page until somebody accesses one. It replaces the old one at once.
     if (mmap(base_, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, copy.number, 0)
             == MAP_FAILED)
         fail("mmap");
     watched_ = true;
+    rests_ = false;
 }
 
 bool constant_pages::were_read() const {
@@ -85,7 +94,26 @@ void constant_pages::keep() {
     if (mremap(plain, bytes_, bytes_, MREMAP_MAYMOVE | MREMAP_FIXED, base_) == MAP_FAILED)
         munmap(plain, bytes_);
     else
-        watched_ = false;
+        watched_ = rests_ = false;
+}
+
+bool constant_pages::rest(const std::string &folder) {
+    if (rests_) {
+        if (madvise(base_, bytes_, MADV_DONTNEED) != 0) fail("madvise");
+        return true;
+    }
+    std::string name = folder + "/constant-XXXXXX";
+    const file copy(mkostemp(name.data(), O_CLOEXEC));
+    if (copy.number < 0) fail("mkostemp");
+    unlink(name.c_str());
+    struct statfs about;
+    if (fstatfs(copy.number, &about) != 0) fail("fstatfs");
+    if (about.f_type == TMPFS_MAGIC || about.f_type == RAMFS_MAGIC) return false;
+    fill(copy, base_, bytes_);
+    if (mmap(base_, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, copy.number, 0)
+            == MAP_FAILED)
+        fail("mmap");
+    return rests_ = true;
 }
 
 void constant_pages::give_back(constant_cache_hold_ptr hold) {
@@ -93,7 +121,7 @@ void constant_pages::give_back(constant_cache_hold_ptr hold) {
                 0)
             == MAP_FAILED)
         fail("mmap");
-    watched_ = false;
+    watched_ = rests_ = false;
     hold_ = std::move(hold);
 }
 

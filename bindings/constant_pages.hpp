@@ -1,8 +1,10 @@
-// The pages of one constant: whether anything reads them, and giving them back to the system.
+// The pages of one constant: whether anything reads them, and giving them back to the system
+// or to a file.
 #pragma once
 
 #include <atomic>
 #include <memory>
+#include <string>
 
 #include "constant_cache_hold.hpp"
 
@@ -30,6 +32,11 @@ public:
     // now on, and oneDNN's cache, which has all that is left, must not be emptied.
     void give_back(constant_cache_hold_ptr hold);
     bool given_back() const { return hold_ != nullptr; }
+    // Moves the bytes into a nameless file of a folder, from which the system reads them when
+    // somebody does; a second time, only drops the pages that were read. False where files lie in
+    // memory. Without the GIL; throws std::runtime_error.
+    bool rest(const std::string &folder);
+    bool rests() const { return rests_; }
 
     // How many Python objects hold the memory for arrays.
     std::atomic<size_t> owners{0};
@@ -38,6 +45,7 @@ private:
     char *base_ = nullptr;
     size_t bytes_ = 0;
     bool watched_ = false;
+    bool rests_ = false;
     constant_cache_hold_ptr hold_;
 };
 

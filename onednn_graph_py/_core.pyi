@@ -1384,6 +1384,17 @@ class _constant_place:
         """
         End `watch`.
         """
+    def rest(self, folder: str) -> bool:
+        """
+        Let the bytes lie in a nameless file of a folder from now on, which the system
+        reads when somebody reads them; again, drop what was read. Return whether they
+        do: a folder may lie in memory.
+
+        Raises
+        ------
+        UnimplementedError
+            The file can't be written.
+        """
     def watch(self) -> None:
         """
         Begin to notice whether anybody reads the memory.
@@ -1411,6 +1422,11 @@ class _constant_place:
     def owners(self) -> int:
         """
         How many arrays that are not views of each other use the memory.
+        """
+    @property
+    def rests(self) -> bool:
+        """
+        Whether the bytes lie in a file.
         """
 
 class bound_model:

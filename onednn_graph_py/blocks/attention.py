@@ -211,7 +211,11 @@ def sdpa(
 
     key = _floating("key", key, dtype, key_scale, key_zero_point, name)
     value = _floating("value", value, dtype, value_scale, value_zero_point, name)
-    if heads.regroup:
+    if heads.regroup and heads.queries == 1 and where is None and mask is None:
+        # Heads that share keys are rows of one product, which takes less than half the time.
+        as_rows = (heads.batch, heads.kv_heads, heads.heads // heads.kv_heads, heads.size)
+        query = reshape(query, as_rows, part(name, "query regrouped"))
+    elif heads.regroup:
         per_key = heads.heads // heads.kv_heads
         one = (heads.batch, heads.kv_heads, 1, heads.keys, heads.size)
         grouped = (heads.batch, heads.kv_heads, per_key, heads.queries, heads.size)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ..base.dtypes import data_type_of
 from ..base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 from ..machine.cpu import largest_int8_weight
+from ..model.building.constant_arrays import aligned, lies_apart
 from ..model.building.value import Value
 from ..ops.terms import shape_text
 from .arguments import FLOATS, INTEGERS
@@ -109,12 +110,19 @@ class Compressed:
     def _as_they_are(self) -> Matrix | None:
         """Return the integers of one group minus its zero points; None if they take more bits."""
         low, high = _range()
-        made = np.empty(self.integers.shape, np.int8)
+        made = self.integers
+        same = made.dtype == np.int8 and lies_apart(made) and not self.points.any()
+        same = same and bool((self.scales > 0).all())
+        if not same:
+            made = aligned(made.shape, np.int8)
         for rows in _portions(len(made)):
-            whole = self._shifted(rows) * np.sign(self.scales)
+            whole = self.integers[rows] if same else self._shifted(rows) * np.sign(self.scales)
             if whole.min() < low or whole.max() > high:
                 return None
-            made[rows] = whole
+            if not same:
+                made[rows] = whole
+        if not same:
+            made.flags.writeable = False
         return Matrix(slice(0, len(made)), made, _positive(self.scales[0]))
 
     def exact(self) -> list[Matrix]:
@@ -148,9 +156,10 @@ def by_column(inputs: int, floats: Callable[[slice], npt.NDArray[np.float32]]) -
     """
     most = np.max([np.abs(floats(rows)).max(0) for rows in _portions(inputs)], 0)
     scales = _positive(most / np.float32(largest_int8_weight()))
-    integers = np.empty((inputs, len(scales)), np.int8)
+    integers = aligned((inputs, len(scales)), np.int8)
     for rows in _portions(inputs):
         integers[rows] = np.rint(floats(rows) / scales)
+    integers.flags.writeable = False
     return Matrix(slice(0, inputs), integers, scales)
 
 

@@ -34,18 +34,21 @@ def _positions_outputs(tokens: int, length: Any, shown: Sequence[int]) -> Any:
     return [((shown[tokens],), "s64")]
 
 
-def _mask(rank: int, dtype: str, length: Array, cached: Array, key: Array) -> Array:
-    """Hide the keys after each query, and with them the unused part of the cache."""
+def _mask(per_key: int, dtype: str, length: Array, cached: Array, key: Array) -> Array:
+    """Hide the keys after each query, and with them the unused part of the cache.
+
+    Heads that share a key follow each other as rows.
+    """
     queries = int(length[0]) + np.arange(key.shape[2])
     hidden = np.arange(len(cached)) > queries[:, None]
     made = np.where(hidden, np.float32(-np.inf), np.float32(0)).astype(array_dtype(dtype))
-    return made.reshape((1,) * (rank - 2) + hidden.shape)
+    return np.tile(made, (1, 1, per_key, 1))
 
 
 def _mask_outputs(
-    rank: int, dtype: str, length: Any, cached: Sequence[int], key: Sequence[int]
+    per_key: int, dtype: str, length: Any, cached: Sequence[int], key: Sequence[int]
 ) -> Any:
-    return [((*(1,) * (rank - 2), key[2], cached[0]), dtype)]
+    return [((1, 1, -1 if key[2] == -1 else per_key * key[2], cached[0]), dtype)]
 
 
 def _append(name: str, cached: Array, length: Array, fresh: Array) -> None:
@@ -172,26 +175,27 @@ class KVCache:
             "masked_rows": "nan",
             "name": part(name, "attention"),
         }
+        mask = self._masked(per_key, cached[0], key)
         if per_key == 1:
-            return sdpa(query, keys, values, mask=self._masked(4, cached[0], key), **options)
-        grouped = reshape(query, (batch, heads, per_key, shape[2], size), part(name, "grouped"))
-        mask = self._masked(5, cached[0], key)
-        made = sdpa(grouped, keys[:, :, None], values[:, :, None], mask=mask, **options)
+            return sdpa(query, keys, values, mask=mask, **options)
+        rows = -1 if shape[2] == -1 else per_key * shape[2]
+        grouped = reshape(query, (batch, heads, rows, size), part(name, "grouped"))
+        made = sdpa(grouped, keys, values, mask=mask, **options)
         return reshape(made, shape, part(name, "together"))
 
-    def _masked(self, rank: int, cached: Value, key: Value) -> Value:
-        """Return the mask of scores of this rank; all layers have the same."""
-        if self._mask is None or self._mask[0] != rank:
+    def _masked(self, per_key: int, cached: Value, key: Value) -> Value:
+        """Return the mask of scores; layers with as many heads for a key have the same."""
+        if self._mask is None or self._mask[0] != per_key:
             dtype = "f32" if linked_version() >= (3, 8) else self._dtype
             made: Value = self._builder.call(
-                partial(_mask, rank, dtype),
+                partial(_mask, per_key, dtype),
                 self.length,
                 cached,
                 key,
-                outputs=partial(_mask_outputs, rank, dtype),
+                outputs=partial(_mask_outputs, per_key, dtype),
                 name=f"{self._name}.mask",
             )
-            self._mask = rank, made
+            self._mask = per_key, made
         return self._mask[1]
 
     def allocate(self, capacity: int) -> KVMemory:

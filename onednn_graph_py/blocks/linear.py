@@ -126,7 +126,13 @@ def _of_integers(
     for matrix in matrices[1:]:
         y = op(b, "Add", _product(integers, matrix, name), y, name=part(name, "sum"))
     scaled = narrow if x.dtype == "f32" else part(name, "scaled")
-    y = with_dims(op(b, "Multiply", y, step, name=scaled), x, scaled)
+    if -1 in (y.shape or ()):
+        # oneDNN fuses the steps of one token only. Behind a view it fuses none, so that all numbers
+        # of tokens have one partition, and with it one packed copy of the weights.
+        y = op(b, "Multiply", y[None], step[None], name=scaled)[0]
+    else:
+        y = op(b, "Multiply", y, step, name=scaled)
+    y = with_dims(y, x, scaled)
     if x.dtype != "f32":
         y = op(b, "TypeCast", y, dtype=x.dtype, name=narrow)
     if added is not None:

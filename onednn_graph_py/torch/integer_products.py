@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 import torch
 from torch import fx
 
-from .lowering.quantization import int8_linear
+from .lowering.quantization import int4_linear, int8_linear
 from .options import Activations
 
 aten = torch.ops.aten
@@ -20,12 +20,15 @@ NUMBERS = (*SAME, aten._to_copy.default)
 
 
 def integer_products(graph: fx.Graph, activations: Activations) -> None:
-    """Replace products by `int8_linear`, where what is multiplied is rounded.
+    """Replace products by those of integers, where what is multiplied is rounded.
 
-    - `activations`: ``int8`` rounds what products by weights of 8 bits read, where they do not say
-      so
+    - `activations`: ``int8`` rounds what products by weights of 8 and 4 bits read, where they do
+      not say so
     """
     for node in list(graph.nodes):
+        if _is(node, aten._weight_int4pack_mm_for_cpu.default) and activations == "int8":
+            node.target = int4_linear
+            continue
         if _is(node, aten._int_mm.default):
             found = _rounded_by_rows(node)
         elif _is(node, aten.linear.default):

@@ -36,8 +36,8 @@ class Options(options.Options):
     fpmath_mode : str
         The smaller types that oneDNN may use to compute f32.
     activations : str
-        ``int8`` rounds what products by weights of 8 bits read, each token by its largest number;
-        ``exact`` only where the module says so.
+        ``int8`` rounds what products by weights of 8 and 4 bits read, each token by its largest
+        number; ``exact`` only where the module says so.
     check : str, optional
         ``verify`` compares each partition once with the reference.
     known_defects : str

@@ -269,3 +269,19 @@ def test_a_decoder_generates_what_it_computes_anew(dtype):
     assert compare_values(graph, given, {logits.id: model(*given)})
     names = {name for s in model.steps(*(a.shape for a in given)) for name in s.ops}
     assert {"Slice", "Call", "Update", "MatMul"} <= names
+
+
+@pytest.mark.parametrize("causal", [False, "bottom_right"])
+def test_heads_of_one_token_that_share_keys_are_rows(causal):
+    random = np.random.default_rng(3)
+    shapes = {"q": (2, 6, 1, 16), "k": (2, 3, 21, 16), "v": (2, 3, 21, 16)}
+    q, k, v = (random.standard_normal(s).astype(np.float32) for s in shapes.values())
+    b = og.GraphBuilder()
+    values = [b.input(s, name=n) for n, s in shapes.items()]
+    b.output(og.blocks.sdpa(*values, causal=causal))
+    assert {n.outputs[0].ndim for n in b.nodes if n.kind == "MatMul"} == {4}
+    scores = np.einsum("bhgd,bhkd->bhgk", q.reshape(2, 3, 2, 16), k.astype(np.float64)) / 4
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    wanted = np.einsum("bhgk,bhkd->bhgd", weights, v).reshape(2, 6, 1, 16)
+    np.testing.assert_allclose(b.compile()(q, k, v), wanted, rtol=1e-4, atol=1e-5)

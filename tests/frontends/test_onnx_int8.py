@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 
 import numpy as np
@@ -801,6 +802,17 @@ def test_matmul_nbits_in_integers(rows, bits, points, block, ordered):
     assert int8_steps(model) == 1
     got = front.load(made, fallback="error", activations="exact")(x)
     np.testing.assert_allclose(got, x @ exact, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_that_grow_are_warned_of():
+    made, exact = nbits(4, 32, 1024, 640, False)
+    with pytest.warns(RuntimeWarning, match="weights of 0 MiB take 2 MiB"):
+        model = front.load(made, fallback="error")
+    x = floats(3, 1024)
+    np.testing.assert_allclose(model(x), x @ exact, rtol=1e-4, atol=1e-3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        front.load(made, fallback="error", activations="int8")(x)
 
 
 @pytest.mark.parametrize("level", [None, 0, 1, 3])

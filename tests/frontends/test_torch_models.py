@@ -379,3 +379,21 @@ def test_tokens_are_generated_with_a_cache(name):
     graphs = front.report().graphs
     assert len(graphs) <= 4  # the cache grows, and is no reason to capture anew
     assert all(g.share > 0.9 and r.failure is None for g in graphs for r in g.regions)
+
+
+@pytest.mark.filterwarnings("ignore", "error:.*oneDNN:UserWarning")
+def test_a_cache_of_one_size_compiles_once_for_prompts_and_once_for_tokens():
+    torch._dynamo.reset()
+    gc.collect()
+    torch.manual_seed(0)
+    model = MODELS["llama"][0]().eval()
+    given = {"input_ids": torch.arange(3, 10)[None]}
+    options = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+    options["cache_implementation"] = "static"
+    with torch.no_grad():
+        wanted = model.generate(**given, **options)
+        model.forward = torch.compile(model.forward, backend="onednn_graph")
+        assert torch.equal(model.generate(**given, **options), wanted)
+    prompt, token = front.report().graphs
+    assert {r.shapes for g in (prompt, token) for r in g.regions} == {1}
+    assert prompt.share > 0.9 and token.share > 0.9

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from graphs import needs
 from rounding import allowed, steps_of_columns
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -118,6 +119,34 @@ def test_any_number_of_tokens(config):
         flat = x.reshape(-1, 64).numpy()
         assert np.all(np.abs(y - (flat @ exact + added)) <= far_of(flat, exact))
     assert int8_partitions() == 1
+
+
+@pytest.mark.parametrize("group", [32, 64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("activations", ["exact", "int8"])
+def test_four_bits_as_torch_packs_them(activations, dtype, group):
+    int4 = pytest.importorskip("torchao.prototype.quantization.int4", reason="no packed 4 bits")
+    needs({torch.float32: "f32", torch.bfloat16: "bf16"}[dtype])
+    torch.manual_seed(1)
+    module = torch.nn.Sequential(torch.nn.Linear(192, 64)).eval().to(dtype)
+    before = module[0].weight.detach().double().numpy()
+    ao.quantize_(module, int4.PrototypeInt4WeightOnlyConfig(group_size=group))
+    x = torch.randn(2, 3, 192).to(dtype)
+    with torch.no_grad():
+        y = compiled(module, activations=activations)(x).double().numpy()
+        exact = module(torch.eye(192).to(dtype)).double() - module[0].bias.double()
+        bias = module[0].bias.double().numpy()
+    exact, flat = exact.numpy(), x.reshape(-1, 192).double().numpy()
+    step = np.ptp(before.T.reshape(-1, group, 64), axis=1).max() / 15
+    assert np.abs(exact - before.T).max() <= step  # torch's own unpacking
+    far = np.abs(y.reshape(-1, 64) - (flat @ exact + bias))
+    most = 1e-5 * (np.abs(flat) @ np.abs(exact) + 1)
+    if dtype == torch.bfloat16:
+        most = 2.0**-7 * (np.abs(flat) @ np.abs(exact) + np.abs(bias))
+    if activations == "int8":
+        most = most + allowed(flat, exact, steps_of_columns(exact, largest_int8_weight()))
+    assert np.all(far <= most)
+    assert int8_partitions() == (activations == "int8")
 
 
 def test_dynamic_pt2e_quantization():

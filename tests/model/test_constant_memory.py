@@ -340,7 +340,7 @@ def test_large_blocks_of_models_are_asked_for_as_huge_pages():
     weights = np.ones((2048, size // 2048), np.int8)
     y = x.dequantize(**one) @ b.constant(weights).dequantize(**one)
     b.output(y)
-    model = b.compile()
     before = asked_for()
+    model = b.compile()  # where such weights rest in files, oneDNN packs them here
     model(np.ones((1, 2048), np.int8))
     assert asked_for() - before >= size

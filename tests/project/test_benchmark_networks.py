@@ -48,7 +48,8 @@ ROWS = {
     "encoder": (1, ("f32", "bf16")),
     "resnet": (1, ("f32", "int8", "bf16")),
     "mobilenet": (1, ("f32", "int8", "bf16")),
-    "llama": (2, ("f32", "bf16", "w8", "w4")),
+    "llama": (1, ("f32", "bf16", "w8", "w4")),
+    "decode": (1, ("f32", "bf16", "w8", "w4")),
     "attention": (2, ("f32", "bf16")),
     "mlp": (2, ("f32", "bf16")),
 }
@@ -160,6 +161,17 @@ def test_a_length_whose_answer_is_wrong_or_missing_is_named(opened):
     made = opened.grown()
     assert made["worst"] == 8
     assert made["over_tolerance"] > 1
+
+
+def test_weights_of_a_token_are_counted_as_they_are_stored(models):
+    network = models.NETWORKS["decode"](hidden=256, count_heads=4, key_heads=2, inner=512)
+    count = 256 * (256 * 2 + 128 * 2 + 512 * 3)
+    for dtype, size in {"f32": 4, "bf16": 2, "w8": 1, "w4": 0.5}.items():
+        assert models.weight_bytes(models.parameters_of(network, dtype)) == count * size
+
+
+def test_copies_are_counted_as_read_and_written(bench):
+    assert bench.copied_bytes(2, 1, size=1 << 20) > 1e8
 
 
 def test_a_library_that_is_not_there_is_named_and_fails_nothing(bench, capsys):

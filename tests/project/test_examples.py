@@ -168,9 +168,11 @@ def test_all_examples_run_or_are_skipped_with_a_reason(tmp_path):
 def test_llama_decode_generates_with_its_cache(tmp_path):
     done = run(tmp_path, "llama_decode")
     assert done.returncode == 0, done.stdout + done.stderr
-    told = re.findall(r"tokens a second: (\d+) with the cache, (\d+) if each", done.stdout)
-    skipped = done.stdout.count("skipped: ")
-    assert len(told) + skipped == 2 and told
+    told = re.findall(
+        r"with the cache: [\d.]+ tokens a second, the first after [\d.]+", done.stdout
+    )
+    skipped = done.stdout.count("\n    skipped: ")
+    assert len(told) + skipped == 4 and len(told) >= 3  # without bf16
     assert "64 of 64 tokens are the same" in done.stdout  # in f32
     assert done.stdout.count("compiled for 3 sets of shapes") == len(told)
     assert "WRONG" not in done.stdout

@@ -11,6 +11,7 @@ from onednn_graph_py.model.checking.expected import Verification
 from onednn_graph_py.model.planning import (
     Check,
     Fallback,
+    Keep,
     KnownDefects,
     Layout,
     Policy,
@@ -160,6 +161,7 @@ class GraphMethods:
         slow_fusions: SlowFusions = "avoid",
         tune: Tune = "quick",
         fold_constants: bool = True,
+        keep: Keep = "auto",
         check: Check = None,
         warn: bool = True,
         threads: int | None = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 from weakref import WeakValueDictionary
@@ -107,9 +108,14 @@ def unpacked(
 
 def aligned_copy(stored: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Make a read-only copy in separate memory, far from other constants."""
-    memory = _core._constant_memory(stored.nbytes)
-    _apart[memory.ctypes.data] = memory
-    copy = memory.view(stored.dtype).reshape(stored.shape)
+    copy = aligned(stored.shape, stored.dtype)
     copy[...] = stored
     copy.flags.writeable = False
     return copy
+
+
+def aligned(shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Make zeros in separate memory, far from other constants, which a caller fills."""
+    memory = _core._constant_memory(math.prod(shape) * np.dtype(dtype).itemsize)
+    _apart[memory.ctypes.data] = memory
+    return memory.view(dtype).reshape(shape)

@@ -13,6 +13,7 @@ Policy = Literal["fusion", "debug"]
 KnownDefects = Literal["avoid", "run"]
 SlowFusions = Literal["avoid", "run"]
 Tune = Literal["quick", "full", "off"]
+Keep = Literal["auto", "all", "compressed"]
 Check = Literal["verify"] | None
 
 _CHOICES: dict[str, tuple[object, ...]] = {
@@ -22,6 +23,7 @@ _CHOICES: dict[str, tuple[object, ...]] = {
     "known_defects": get_args(KnownDefects),
     "slow_fusions": get_args(SlowFusions),
     "tune": get_args(Tune),
+    "keep": get_args(Keep),
     "check": (None, "verify"),
 }
 
@@ -45,6 +47,7 @@ class CompileOptions:
     check: Check = None
     warn: bool = True
     tune: Tune = "quick"
+    keep: Keep = "auto"
 
     def __post_init__(self) -> None:
         for field in fields(self):

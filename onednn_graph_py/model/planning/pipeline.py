@@ -30,6 +30,8 @@ from .shared import Nodes, Shared
 from .tuning import tune
 from .views import is_dense
 
+_SMALL = 1.0  # MiB
+
 _LONGEST = 2.0
 """The seconds for which a quick search measures at most; it takes no longer than planning did."""
 
@@ -82,6 +84,7 @@ def make_plan(
         _warn(progress.splits, "runs in parts", "does not run as it is")
         _warn(progress.unverified, "is not verified", "is not verified")
         _warn(progress.in_numpy, _IN_NUMPY, _IN_NUMPY)
+        _warn_of_size(draft)
     return _laid_out(draft)
 
 
@@ -101,6 +104,25 @@ def _warn(groups: Sequence[tuple[Nodes, str]], what: str, what_of_one: str) -> N
         warnings.warn(
             f"{' + '.join(n.kind for n in first)} made at {first[0].where}{more} "
             f"{what if len(first) > 1 else what_of_one}: {why}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _warn_of_size(draft: PlanDraft) -> None:
+    """Warn if what is computed from constants makes them more than twice as large."""
+    read = {lt.get_id() for step in draft.steps if step.runs for lt in step.inputs}
+    constants = [v.data for v in draft.builder.constants if v.data is not None]
+    results = [v.data for i, v in draft.folded.items() if i in read and v.data is not None]
+    before, after = (
+        sum({a.ctypes.data: a.nbytes for a in arrays}.values()) / (1 << 20)
+        for arrays in (constants, constants + results)
+    )
+    if after - before > max(_SMALL, before):
+        warnings.warn(
+            f"constants of {before:.0f} MiB take {after:.0f} MiB, as ops on them are computed when "
+            "compiling; with fold_constants=False each call computes them, and products by "
+            "compressed weights that round activations to 8 bits need no others",
             RuntimeWarning,
             stacklevel=2,
         )

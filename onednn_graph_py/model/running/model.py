@@ -24,6 +24,7 @@ from ..planning import (
     Check,
     CompileOptions,
     Fallback,
+    Keep,
     KnownDefects,
     Layout,
     Plan,
@@ -38,7 +39,7 @@ from ..planning.shared import Shared
 from .arrays import Converter
 from .on_queue import QueueBound, QueueExecutor
 from .queue import ModelQueue, device_of
-from .releasing import plain_bytes, release, require_plain
+from .releasing import plain_bytes, release, require_plain, rest
 
 
 class Stats(NamedTuple):
@@ -244,7 +245,13 @@ class CompiledGraph(_core._model_base, ModelMethods):
         that later compilations, and other processes, get the same plan without measuring.
     fold_constants : bool
         Compute ops that read only constants once, when compiling. This takes memory for the
-        results: False keeps compressed weights small, and computes these ops at each call.
+        results: False keeps compressed weights small, and computes these ops at each call. If it
+        makes constants more than twice as large, a warning says so.
+    keep : str
+        The constants that stay in memory once oneDNN has copies in a layout of its own. ``all``;
+        ``compressed`` moves those of 1 MiB or more to nameless files in the user's cache, where new
+        shapes, pickles and other readers find them; ``auto`` does that if some of them are integers
+        of 8 or 4 bits.
     check : str, optional
         ``verify`` runs each partition once in another process and compares it with the reference;
         partitions that are wrong, crash or hang then run in parts. Verdicts are kept in the user's
@@ -309,6 +316,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         slow_fusions: SlowFusions = "avoid",
         tune: Tune = "quick",
         fold_constants: bool = True,
+        keep: Keep = "auto",
         check: Check = None,
         warn: bool = True,
         threads: int | None = None,
@@ -333,7 +341,16 @@ class CompiledGraph(_core._model_base, ModelMethods):
         self._device_constants: dict[tuple[int, str], Any] = {}
         self.builder = builder.snapshot()
         self._compile_options = CompileOptions(
-            layout, fallback, policy, known_defects, slow_fusions, fold_constants, check, warn, tune
+            layout,
+            fallback,
+            policy,
+            known_defects,
+            slow_fusions,
+            fold_constants,
+            check,
+            warn,
+            tune,
+            keep,
         )
         self.options: dict[str, Any] = {
             **asdict(self._compile_options),
@@ -633,7 +650,10 @@ class CompiledGraph(_core._model_base, ModelMethods):
             shared=self._shared,
             engine=None if self._queue is None else self._queue.engine,
         )
-        return Specialization(self, plan)
+        made = Specialization(self, plan)
+        if not isinstance(made.run, QueueExecutor):
+            rest(self.builder.constants, plan, made.run, self._compile_options.keep)
+        return made
 
     def _require_fit(self, shapes: tuple[tuple[int, ...], ...]) -> None:
         inputs = self.inputs

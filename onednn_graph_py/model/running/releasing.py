@@ -1,5 +1,7 @@
 """Giving back the memory of constants that oneDNN has in a layout of its own.
 
+`rest` moves them into files, where they can be read again; `release` gives them up:
+
 oneDNN reorders most weights at the first call, and keeps the result in its cache under the
 partition and the address of the weights. A later call reads only that, but whether it does depends
 on kernel, shape and data type, and oneDNN tells nobody. So the system tells: each constant moves to
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -23,16 +25,20 @@ import numpy as np
 import numpy.typing as npt
 
 from ... import _core
+from ...base.errors import UnimplementedError
+from ...machine import store
 from ...ops.lookup import with_trait
 from ..building.released import ReleasedArray
 from ..building.value import Value
 from ..planning import Plan
 from ..planning.folding import FoldedConstants
+from ..planning.options import Keep
 from ..planning.plan import PlannedStep
 from ..planning.trial import Trial
 
 # The memory of smaller constants is not worth the system's calls.
 _SMALLEST = 1 << 16
+_SMALLEST_FILE = 1 << 20
 # Products read all of a constant or nothing, whatever the inputs are. Other ops may depend on them:
 # Select reads only elements that its condition selects.
 _PRODUCTS = with_trait("product")
@@ -42,9 +48,14 @@ Compiled = tuple[Plan, "_core._executor"]
 
 
 def plain_bytes(values: Iterable[Value], folded: FoldedConstants | None = None) -> int:
-    """Return the bytes of constants that were not released, each once."""
+    """Return the bytes of constants in memory, not released and not at rest, each once."""
     arrays = [v.data for v in values] + ([] if folded is None else folded.arrays)
-    return sum({a.ctypes.data: a.nbytes for a in arrays if isinstance(a, np.ndarray)}.values())
+    known = {a.ctypes.data: a for a in arrays if isinstance(a, np.ndarray)}.values()
+    return sum(a.nbytes for a in known if not _rests(a))
+
+
+def _rests(array: npt.NDArray[Any]) -> bool:
+    return _core._is_constant_memory(array) and _core._constant_place(array).rests
 
 
 def require_plain(values: Iterable[Value], what: str) -> None:
@@ -184,3 +195,36 @@ def release(
             else:
                 given_back += place.give_back(hold)
     return given_back
+
+
+def rest(values: Sequence[Value], plan: Plan, run: _core._executor, keep: Keep) -> None:
+    """Let constants lie in files, if the model has integers that oneDNN packs, or if asked to.
+
+    Each step that reads some of them runs once, so that oneDNN has its own copies. Where no file
+    can be written, they stay in memory.
+
+    - `values`: the model's constants
+    """
+    places = {
+        _address(c.array): (c.array, _core._constant_place(c.array))
+        for c in _constants(values, [(plan, run)])
+        if c.array.nbytes >= _SMALLEST_FILE
+    }
+    integers = any(a.dtype.itemsize == 1 for a, _ in places.values())
+    if keep == "all" or not (integers or keep == "compressed"):
+        return
+    if _core.get_constant_tensor_cache_capacity("cpu") == 0:
+        return
+    arrays = {lt: plan.constants[i] for _, lt, i in _reading(plan)}
+    with suppress(OSError, UnimplementedError), _core._compiling_with(plan.threads):
+        folder = store.folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        for step in plan.running:
+            known = [arrays[lt.get_id()] for lt in step.inputs if lt.get_id() in arrays]
+            read = [places[a][1] for a in map(_address, known) if a in places]
+            if read:
+                Trial(plan.engine, [step], arrays).run()
+            for place in read:
+                place.rest(str(folder))
+        for _, place in places.values():
+            place.rest(str(folder))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from ...base.errors import InvalidArgumentsError
 from ...blocks import masks
 from ...blocks.attention import sdpa
 from ...blocks.embedding import embedding
@@ -17,6 +19,7 @@ from ...blocks.heads import Heads
 from ...blocks.rope import rope
 from ...frontends.recipes import chosen
 from ...model.building.value import Value
+from ..tensors import Shape
 from .table import FLOATS, Call, NotLowered, lowers
 
 Array = npt.NDArray[Any]
@@ -239,3 +242,61 @@ def _table(call: Call, i: int) -> Value:
     if known is not None and places is not None:
         return call.b.constant(known[places], call.dtype(i))
     return embedding(call.value(3), call.value(i))
+
+
+@lowers("GroupQueryAttention", domain="com.microsoft")
+def _group_query_attention(call: Call) -> list[Value]:
+    """Lower the attention of a decoder, which rotates positions and appends to its cache."""
+    more = ("smooth_softmax", "local_window_size", "qk_output", "kv_cache_bit_width")
+    if any(call.attribute(name, 0) > 0 for name in more) or len(call) > 9:
+        raise NotLowered("a window, a bias, sinks or positions of its own are not lowered")
+    if not call.attribute("do_rotary", 0):
+        raise NotLowered("only with rotary positions it tells how many keys are padding")
+    heads, kv_heads = call.attribute("num_heads"), call.attribute("kv_num_heads")
+    [query] = call.floats(0)
+    width = (query.shape or ())[2]
+    if call.has(1):
+        [key, value] = call.floats(1, 2)
+    else:
+        size = width // (heads + 2 * kv_heads)
+        ends = [0, heads * size, (heads + kv_heads) * size, width]
+        query, key, value = (query[..., a:b] for a, b in pairwise(ends))
+    query = _by_head(call, query, heads)
+    key, value = _by_head(call, key, kv_heads), _by_head(call, value, kv_heads)
+    batch, _, tokens, size = query.shape or ()
+    tables = [call.value(i) for i in (7, 8)]
+    if batch != 1 or 2 * (tables[0].shape or ())[1] != size:
+        raise NotLowered("a batch's sequences may differ in length, or a head is rotated in part")
+    past = [call.value(i) for i in (3, 4)] if call.has(3) and call.dims(3)[2] else []
+    places = call.b.call(_places, call.value(5), query, *past[:1], outputs=_places_outputs)
+    cos, sin = (call.cast(embedding(places, t), query.dtype)[:, None] for t in tables)
+    interleaved = bool(call.attribute("rotary_interleaved", 0))
+    query, key = (rope(x, cos, sin, interleaved=interleaved) for x in (query, key))
+    if past:
+        key, value = (call.b.concat(*pair, axis=2) for pair in zip(past, (key, value), strict=True))
+    scale = float(call.attribute("scale", 0.0)) or 1 / math.sqrt(size)
+    causal: Causal = None if tokens == 1 else "bottom_right"
+    if call.attribute("softcap", 0.0):
+        made, _ = _by_steps(call, query, key, value, None, causal, scale)
+    else:
+        made = sdpa(query, key, value, causal=causal or False, scale=scale)
+    moved = call.b.static_transpose(made, order=[0, 2, 1, 3])
+    made = call.b.static_reshape(moved, shape=[0, 0, heads * size], special_zero=True)
+    return [made, key, value][: len(call.node.outputs)]
+
+
+def _places(lengths: Array, query: Array, past: Array | None = None) -> Array:
+    """Return the positions of the tokens of queries, (1, tokens)."""
+    before = 0 if past is None else past.shape[2]
+    keys = before + query.shape[2]
+    if int(lengths.reshape(-1)[0]) + 1 != keys:
+        raise InvalidArgumentsError(
+            f"GroupQueryAttention: seqlens_k must be {keys - 1}, the number of cached and new keys "
+            f"minus 1, got {int(lengths.reshape(-1)[0])}: padding and caches with room for more "
+            "tokens are not supported"
+        )
+    return np.arange(before, keys)[None]
+
+
+def _places_outputs(lengths: Any, query: Shape, *past: Shape) -> Any:
+    return [((1, query[2]), "s64")]

@@ -1,4 +1,4 @@
-"""The ops that torchao's PT2E quantization leaves in a graph."""
+"""The ops that torchao's quantizations leave in a graph."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ...blocks.quantization import dequantize, quantize
 from ...model.building.value import Value
 from .table import DTYPES, Lowering, NotLowered, lowers
 
+aten = torch.ops.aten
 ops = torch.ops.quantized_decomposed
 
 
@@ -94,3 +95,46 @@ def _int8_linear(
 ) -> Value:
     scales = at.constant(2).reshape(-1)
     return linear(x, at.constant(1), bias, transpose_b=True, scales=scales, activations="int8")
+
+
+def int4_linear(
+    x: torch.Tensor, packed: torch.Tensor, group: int, scales_and_zeros: torch.Tensor
+) -> torch.Tensor:
+    """Multiply by weights of 4 bits as torch packs them; `integer_products` lets it round `x`."""
+    return aten._weight_int4pack_mm_for_cpu(x, packed, group, scales_and_zeros)
+
+
+@lowers(aten._weight_int4pack_mm_for_cpu.default)
+def _packed_linear(at: Lowering, x: Value, packed: Any, group: int, scales_and_zeros: Any) -> Value:
+    return _four_bits(at, x, group, "exact")
+
+
+@lowers(int4_linear)
+def _rounded_packed_linear(
+    at: Lowering, x: Value, packed: Any, group: int, scales_and_zeros: Any
+) -> Value:
+    return _four_bits(at, x, group, "int8")
+
+
+def _four_bits(at: Lowering, x: Value, group: int, activations: str) -> Value:
+    """Lower a product by packed weights: (integers * scale + zero) for each group of inputs."""
+    packed, both = (at.known(at.node.args[i]) for i in (1, 3))
+    if packed is None or both is None:
+        raise NotLowered("the weights change between calls")
+    inputs = len(both) * group
+    # How they are packed depends on the CPU, so torch unpacks them: it multiplies ones by them.
+    plain = torch.stack((torch.ones(both.shape[:2]), torch.zeros(both.shape[:2])), -1)
+    integers = torch.cat(
+        [
+            aten._weight_int4pack_mm_for_cpu(rows, packed, group, plain).to(torch.int8)
+            for rows in torch.eye(inputs).split(256)
+        ]
+    )
+    scales, zeros = both.float().unbind(-1)
+    return linear(
+        x,
+        integers.numpy(),
+        scales=scales.numpy(),
+        zero_points=(-zeros / scales).numpy(),
+        activations=activations,
+    )
