@@ -200,8 +200,8 @@ def release(
 def rest(values: Sequence[Value], plan: Plan, run: _core._executor, keep: Keep) -> None:
     """Let constants lie in files, if the model has integers that oneDNN packs, or if asked to.
 
-    Each step that reads some of them runs once, so that oneDNN has its own copies. Where no file
-    can be written, they stay in memory.
+    Each step that reads some of them runs twice, which tells whether oneDNN has copies of its own.
+    Where it has none, or no file can be written, they stay in memory.
 
     - `values`: the model's constants
     """
@@ -219,12 +219,27 @@ def rest(values: Sequence[Value], plan: Plan, run: _core._executor, keep: Keep) 
     with suppress(OSError, UnimplementedError), _core._compiling_with(plan.threads):
         folder = store.folder()
         folder.mkdir(parents=True, exist_ok=True)
+        unread = dict(places)
         for step in plan.running:
             known = [arrays[lt.get_id()] for lt in step.inputs if lt.get_id() in arrays]
-            read = [places[a][1] for a in map(_address, known) if a in places]
-            if read:
-                Trial(plan.engine, [step], arrays).run()
-            for place in read:
-                place.rest(str(folder))
-        for _, place in places.values():
+            read = [places[a][1] for a in map(_address, known) if unread.pop(a, a in places)]
+            if read and _packs(Trial(plan.engine, [step], arrays), read):
+                for place in read:
+                    place.rest(str(folder))
+        for _, place in unread.values():
             place.rest(str(folder))
+
+
+def _packs(step: Trial, places: Sequence[_core._constant_place]) -> bool:
+    """Return whether a step reads constants at its first call only."""
+    step.run()
+    with ExitStack() as stack:
+        fresh = [p for p in places if not p.rests]
+        for place in fresh:
+            stack.callback(place.keep)
+            place.watch()
+        step.run()
+        packs = not any(p.were_read() for p in fresh)
+        if packs:
+            stack.pop_all()
+    return packs
