@@ -64,7 +64,7 @@ def _by_numpy(d: Draft, x: Value) -> Value:
         lambda: x[(*(slice(None) for _ in range(axis)), slice(size // 3, None, 2))],
         lambda: x.transpose(d.random.sample(many, len(many))),
         lambda: np.split(x, [size // 2], axis)[1],
-        lambda: np.reshape(np.moveaxis(x, axis, 0), (size, -1)),
+        lambda: np.reshape(np.moveaxis(x, axis, 0), (size, -1)),  # type: ignore[type-var]
         lambda: np.broadcast_to(x, (d.pick((1, 2, 3)), *d.shape(x))) if few else np.square(x),
         lambda: np.expand_dims(x, axis) if few else np.abs(x),
         lambda: np.flip(x, axis),
