@@ -186,7 +186,6 @@ class GraphMethods:
         *shapes: Sequence[int],
         seconds: float = 0.2,
         what_if: bool = True,
-        onednn: str | Sequence[str] = (),
         timeout: float = 120.0,
     ) -> Explanation:
         """Report what runs, how fast, and why ops were not fused."""
@@ -233,7 +232,6 @@ class ModelMethods:
         *shapes: Sequence[int],
         seconds: float = 0.2,
         what_if: bool = True,
-        onednn: str | Sequence[str] = (),
         timeout: float = 120.0,
     ) -> Explanation:
         """Report what runs, how fast, and why ops were not fused."""
