@@ -19,19 +19,8 @@ from ..model.building.value import Value
 from .lowering import LOWERINGS, Lowering, NotLowered
 from .lowering.table import Unknown, dims_of, dtype_of, has_type, number_of
 
-PRODUCTS = frozenset(
-    {
-        "linear",
-        "mm",
-        "bmm",
-        "matmul",
-        "addmm",
-        "baddbmm",
-        "int8_linear",
-        "int4_linear",
-        "_weight_int4pack_mm_for_cpu",
-    }
-)
+PACKED_PRODUCTS = frozenset({"int8_linear", "int4_linear", "_weight_int4pack_mm_for_cpu"})
+PRODUCTS = PACKED_PRODUCTS | {"linear", "mm", "bmm", "matmul", "addmm", "baddbmm"}
 WORTH = PRODUCTS | {"rms_norm", "_transformer_encoder_layer_fwd"}
 CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "conv_transpose", "convolution", "padded_conv")
 WORTH_BEGINNINGS = (*CONVOLUTIONS, "scaled_dot_product", "quantize_per", "dequantize_per")

@@ -154,10 +154,10 @@ MEMORY = """
     x = np.ones((3, 2048), np.float32)
     built(1, 256).compile()(x[:, :256].copy())
     before = resident()
-    model = built(12, 2048).compile(keep={keep!r})
+    model = built(24, 2048).compile(keep={keep!r})
     for rows in (3, 1, 40):
         model(np.resize(x, (rows, 2048)))
-    print((resident() - before) / (12 * 2048 * 2048))
+    print((resident() - before) / (24 * 2048 * 2048))
 """
 
 
