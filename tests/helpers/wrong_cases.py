@@ -640,6 +640,22 @@ def weights_of_padding(pad, dtype="bf16"):
     return build
 
 
+def read_again(scalars, *, whole=False):
+    """Behind a transposed convolution, its result or another tensor of its shape."""
+
+    def build(b):
+        attrs = {"strides": (2,), "dilations": (1,), "pads_begin": (2,), "pads_end": (2,)}
+        y = made = b.conv_transpose(
+            b.input((3, 16, 2)), b.input((2, 2, 3)), groups=2, weights_format="IOX", **attrs
+        )
+        for _ in range(scalars):
+            y = b.maximum(y, b.constant(np.float32([0.25])))
+        y = b.minimum(y, b.input((4,)))
+        b.output(b.maximum(y, b.input(made.shape) if whole else made))
+
+    return build
+
+
 def weights_of_depth(depth, pads=(1, 1), dtype="bf16"):
     """Of a kernel of 3 planes."""
 
@@ -1316,6 +1332,9 @@ ROWS = {
             convolution((1, 3, 8, 1), (1, 5, 1, 1), "f32", strides=(1, 3)),
         ),
         where=(AVX512, before(AVX512), BF16, AMX), elsewhere=(OLD, NEW), alone=_to_column,
+    ),
+    "transposed_convolution_read_again": Row(
+        (read_again(1),), (read_again(0), read_again(1, whole=True)), **ONLY_NEW
     ),
     "weights_deeper_than_source": Row(
         _deeper,
