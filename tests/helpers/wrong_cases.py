@@ -349,6 +349,14 @@ def int8_sum(w=UNIT, r=None, y=None, source=UNIT, shape=(6, 3), convolution=Fals
     return build
 
 
+def product_of_scaled(source, weights):
+    def build(b):
+        x = b.input(source, "s8").dequantize(**by_channel(*[0] * 7, axis=len(source) - 1))
+        b.output(x @ b.input(weights, "s8").dequantize(**UNIT))
+
+    return build
+
+
 def depthwise_scales(axis, *, fused=False):
     def build(b):
         w = b.input((4, 1, 2, 3), "s8")
@@ -1201,6 +1209,11 @@ ROWS = {
             int8_sum(source=_residual(0, 0, 0, 0, axis=0), shape=(4,)),
             int8_sum(shape=(2, 5, 4)),
         ),
+        **ONLY_NEW,
+    ),
+    "scales_of_fewer_dims": Row(
+        (product_of_scaled((5, 3, 7), (2, 5, 7, 4)),),
+        (product_of_scaled((2, 5, 3, 7), (2, 5, 7, 4)),),
         **ONLY_NEW,
     ),
     "unreached_elements_of_transposed_convolution": Row(
