@@ -237,6 +237,18 @@ def weights_deeper_than_source(group: Group, op: Op, conditions: Conditions) -> 
 
 
 @defect(
+    "oneDNN computes what follows a transposed convolution wrongly where a later op reads its "
+    "result again",
+    Needs({"ConvTranspose"}, fused=True),
+    Where((3, 8)),
+)
+def transposed_convolution_read_again(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find two operands before the result; seen with one element and one a channel, in groups."""
+    readers = sum(t.id == op.outputs[0].id for other in group.ops for t in other.inputs)
+    return readers > 1 and sum(o.kind in BINARY for o in group.ops) > 2
+
+
+@defect(
     "oneDNN with AMX adds no bias and applies no fused ops to elements that no window of a "
     "transposed convolution reaches",
     Needs(_TRANSPOSED),

@@ -148,6 +148,18 @@ def scales_of_flattened_source(group: Group, op: Op, conditions: Conditions) -> 
 
 
 @defect(
+    "oneDNN reads scales of a product's first operand along another dim if it has fewer dims than "
+    "the second",
+    Needs({"MatMul"}, fused=True, beside=DEQUANTIZES, rank=3),
+    Where((3, 8)),
+)
+def scales_of_fewer_dims(group: Group, op: Op, conditions: Conditions) -> Answer:
+    source = quantization_of(group, op.inputs[0])
+    data, weights = (group.shape(t) or () for t in op.inputs[:2])
+    return source is not None and len(data) < len(weights) and _differ(source, "scales", 1)
+
+
+@defect(
     "oneDNN averages padding as the integer 0 instead of the zero point",
     Needs({"AvgPool"}, fused=True, beside=DEQUANTIZES),
 )

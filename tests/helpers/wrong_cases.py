@@ -349,6 +349,14 @@ def int8_sum(w=UNIT, r=None, y=None, source=UNIT, shape=(6, 3), convolution=Fals
     return build
 
 
+def product_of_scaled(source, weights):
+    def build(b):
+        x = b.input(source, "s8").dequantize(**by_channel(*[0] * 7, axis=len(source) - 1))
+        b.output(x @ b.input(weights, "s8").dequantize(**UNIT))
+
+    return build
+
+
 def depthwise_scales(axis, *, fused=False):
     def build(b):
         w = b.input((4, 1, 2, 3), "s8")
@@ -636,6 +644,22 @@ def weights_of_padding(pad, dtype="bf16"):
                 dilations=(1,), weights_shape=(3, 6, 3), data_format="NCX", weights_format="OIX",
             )
         )  # fmt: skip
+
+    return build
+
+
+def read_again(scalars, *, whole=False):
+    """Behind a transposed convolution, its result or another tensor of its shape."""
+
+    def build(b):
+        attrs = {"strides": (2,), "dilations": (1,), "pads_begin": (2,), "pads_end": (2,)}
+        y = made = b.conv_transpose(
+            b.input((3, 16, 2)), b.input((2, 2, 3)), groups=2, weights_format="IOX", **attrs
+        )
+        for _ in range(scalars):
+            y = b.maximum(y, b.constant(np.float32([0.25])))
+        y = b.minimum(y, b.input((4,)))
+        b.output(b.maximum(y, b.input(made.shape) if whole else made))
 
     return build
 
@@ -1187,6 +1211,11 @@ ROWS = {
         ),
         **ONLY_NEW,
     ),
+    "scales_of_fewer_dims": Row(
+        (product_of_scaled((5, 3, 7), (2, 5, 7, 4)),),
+        (product_of_scaled((2, 5, 3, 7), (2, 5, 7, 4)),),
+        **ONLY_NEW,
+    ),
     "unreached_elements_of_transposed_convolution": Row(
         (
             int8_convolution((1, 3, 3, 4), (1, 1, 1, 4), zero=128, strides=(3, 1), **_unreached),
@@ -1316,6 +1345,9 @@ ROWS = {
             convolution((1, 3, 8, 1), (1, 5, 1, 1), "f32", strides=(1, 3)),
         ),
         where=(AVX512, before(AVX512), BF16, AMX), elsewhere=(OLD, NEW), alone=_to_column,
+    ),
+    "transposed_convolution_read_again": Row(
+        (read_again(1),), (read_again(0), read_again(1, whole=True)), **ONLY_NEW
     ),
     "weights_deeper_than_source": Row(
         _deeper,

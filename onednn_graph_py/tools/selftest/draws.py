@@ -25,6 +25,7 @@ _FIRST = (
 )  # fmt: skip
 """What oneDNN fuses others to, and so what chains begin with."""
 _EPILOGUE = [k for k in OPS if "epilogue" in OPS[k].traits]
+_SUMS = [k for k in _EPILOGUE if "binary" in OPS[k].traits]
 
 
 def _grown(d: Draft, x: Value, count: int, kinds: list[str] | None = None) -> list[Value]:
@@ -37,6 +38,9 @@ def _grown(d: Draft, x: Value, count: int, kinds: list[str] | None = None) -> li
             made.append(values[-1])
             continue
         among = kinds or (_EPILOGUE if d.chance(0.5) else list(ops.ROWS))
+        node = y.producer
+        if node is not None and node.kind == "MatMul" and node.inputs[1].ndim == 1:
+            among = _SUMS  # oneDNN errs behind a product with a vector, which is rare
         fitting = [k for k in among if ops.fits(d, k, y)]
         if not fitting:
             continue
@@ -64,7 +68,7 @@ def _by_numpy(d: Draft, x: Value) -> Value:
         lambda: x[(*(slice(None) for _ in range(axis)), slice(size // 3, None, 2))],
         lambda: x.transpose(d.random.sample(many, len(many))),
         lambda: np.split(x, [size // 2], axis)[1],
-        lambda: np.reshape(np.moveaxis(x, axis, 0), (size, -1)),  # type: ignore[type-var]
+        lambda: x.transpose([axis, *(i for i in many if i != axis)]).reshape(size, -1),
         lambda: np.broadcast_to(x, (d.pick((1, 2, 3)), *d.shape(x))) if few else np.square(x),
         lambda: np.expand_dims(x, axis) if few else np.abs(x),
         lambda: np.flip(x, axis),
