@@ -39,12 +39,23 @@ class Weights:
 
 
 class Assembly:
-    """A builder that is being filled with the nodes of a survey."""
+    """A builder that is being filled with the nodes of a survey.
 
-    def __init__(self, section: Section, survey: Survey, weights: Weights, b: GraphBuilder) -> None:
+    - `may_refuse`: whether ops may be lowered that then refuse arrays which onnxruntime takes
+    """
+
+    def __init__(
+        self,
+        section: Section,
+        survey: Survey,
+        weights: Weights,
+        b: GraphBuilder,
+        may_refuse: bool = False,
+    ) -> None:
         self.section = section
         self.survey = survey
         self.b = b
+        self.may_refuse = may_refuse
         self.values: dict[ir.Value, Value] = {}
         self.inputs: list[ir.Value] = []
         self.island_shapes: list[
@@ -127,7 +138,7 @@ class Assembly:
             return self.value(given, dtype)
 
         fact = self.section.fact(node)
-        call = Call(self.b, node, fact.version, operands, results, constant)
+        call = Call(self.b, node, fact.version, operands, results, constant, self.may_refuse)
         made = made_by(function(call), len(results))
         for i, (value, result) in enumerate(zip(made, results, strict=True)):
             if call.is_read(i):

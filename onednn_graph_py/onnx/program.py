@@ -127,7 +127,8 @@ class Program:
 
     def _assembly(self) -> Assembly:
         b = GraphBuilder(fpmath_mode=self.options.fpmath_mode)
-        return Assembly(self.section, self.found, self._weights, b)
+        refuses = self.options.fallback == "error"
+        return Assembly(self.section, self.found, self._weights, b, refuses)
 
     def _leaving(self, nodes: Sequence[ir.Node]) -> Callable[[ir.Value], bool]:
         inside = set(nodes)

@@ -222,7 +222,7 @@ def _as_lowered(
 
     try:
         alone = [_alone(b, o, index) for o in operands]
-        call = Call(b, node, section.fact(node).version, alone, (), constant)
+        call = Call(b, node, section.fact(node).version, alone, (), constant, may_refuse=True)
         values = LOWERINGS[node.domain, node.op_type](call)
     except Exception:  # whatever is wrong is said where the node is lowered for its program
         return None

@@ -250,6 +250,11 @@ def _group_query_attention(call: Call) -> list[Value]:
     more = ("smooth_softmax", "local_window_size", "qk_output", "kv_cache_bit_width")
     if any(call.attribute(name, 0) > 0 for name in more) or len(call) > 9:
         raise NotLowered("a window, a bias, sinks or positions of its own are not lowered")
+    if not call.may_refuse:
+        raise NotLowered(
+            "its caches may have room for more tokens, which only onnxruntime takes; with "
+            "fallback='error' it is lowered"
+        )
     if not call.attribute("do_rotary", 0):
         raise NotLowered("only with rotary positions it tells how many keys are padding")
     heads, kv_heads = call.attribute("num_heads"), call.attribute("kv_num_heads")

@@ -29,6 +29,7 @@ class Call(Place):
       op.
     - `constant`: makes a constant of an input: called with the builder, the index, the numbers and
       the data type
+    - `may_refuse`: whether what it makes may refuse arrays that onnxruntime takes
     """
 
     def __init__(
@@ -39,8 +40,10 @@ class Call(Place):
         operands: Sequence[Tensor | None],
         results: Sequence[Tensor],
         constant: Callable[[int, str], Value],
+        may_refuse: bool = False,
     ) -> None:
         super().__init__(b)
+        self.may_refuse = may_refuse
         self.node = node
         self.version = version
         self._operands = list(operands)

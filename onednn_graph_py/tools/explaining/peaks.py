@@ -81,7 +81,7 @@ def _product(dtype: str, size: int) -> GraphBuilder:
 
 def _fastest(builder: GraphBuilder, threads: int) -> float:
     """Return the seconds of the fastest call, which other processes disturbed least."""
-    model = builder.compile(threads=threads)
+    model = builder.compile(threads=threads, warn=False)
     call: Callable[[], Any] = model.bind(fill_inputs(builder))
     call()  # oneDNN makes kernels and reorders constants
     return min(time_calls(call, _MEASURING, least=_CALLS))
