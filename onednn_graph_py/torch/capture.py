@@ -33,7 +33,7 @@ __all__ = [
 
 aten = torch.ops.aten
 
-KEPT = tuple(op for op in LOWERINGS if isinstance(op, OpOverload) and op._can_decompose())
+KEPT = tuple(op for op in LOWERINGS if getattr(op, "_can_decompose", bool)())
 """Ops that stay whole: torch would take them to pieces, of which oneDNN fuses fewer."""
 
 NORMS = (aten.batch_norm.default, aten.instance_norm.default)
