@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -95,6 +99,9 @@ def test_caches_with_room_are_refused_and_not_misread():
     inputs["last"][:], inputs["total"][...] = 5, 6  # five of the twelve are cached
     with pytest.raises(og.OneDNNError, match=r"seqlens_k must be 12, .* got 5"):
         front.load(made, fallback="error")(**inputs)
+    # By default it is an island, as onnxruntime takes them.
+    for ours, theirs in zip(front.load(made)(**inputs), wanted(made, inputs), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -110,3 +117,15 @@ def test_others_run_in_onnxruntime(options):
     got = front.load(made)(**inputs)
     for ours, theirs in zip(got, wanted(made, inputs), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_the_benchmark_of_accuracy_runs(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    script = Path(__file__).parents[2] / "benchmarks" / "accuracy.py"
+    sizes = ["--layers", "1", "--steps", "2", "--tokens", "9"]
+    done = subprocess.run(
+        [sys.executable, script, *sizes], cwd=tmp_path, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("|") > 6 * 4

@@ -430,7 +430,7 @@ def shrinkings():
         assert len(made.graph) == 1
         with shrinking.Shows("mismatch") as shows:
             assert not shows(document)
-            shows.outcome(document).with_reason(), shows.hint(document)
+            shows.outcome(document).with_reason()
         fails(lambda: shrinking.shrink(document, "nothing"))
 
     return run

@@ -52,6 +52,7 @@ ROWS = {
     "decode": (1, ("f32", "bf16", "w8", "w4")),
     "attention": (2, ("f32", "bf16")),
     "mlp": (2, ("f32", "bf16")),
+    "convolutions": (3, ("f32", "bf16")),
 }
 EACH = [(s, d, row) for s, (count, dtypes) in ROWS.items() for d in dtypes for row in range(count)]
 
@@ -89,6 +90,14 @@ def test_rows_are_of_the_sizes_that_were_asked_for(bench):
         "1x32x4096x128, causal",
         "6 of 32x256x256, ReLU",
         *(f"6 of {m}x{n}x{n}, ReLU" for m in (1, 8, 512) for n in (128, 1024, 4096)),
+        "wav2vec 2.0, 1-D, 512x1599 to 512, kernel 3",
+        "HiFi-GAN, 1-D dilated, 128x2011 to 128, kernel 11",
+        "HiFi-GAN, 1-D transposed, 512x99 to 256, kernel 16",
+        "ConvNeXt, depthwise, 96x56x56 to 96, kernel 7",
+        "EfficientNet, depthwise, 240x28x28 to 240, kernel 5",
+        "U-Net, transposed, 128x56x56 to 64, kernel 2",
+        "DeepLab, dilated, 256x33x33 to 256, kernel 3",
+        "R3D, 3-D, 64x8x28x28 to 64, kernel 3",
     ]
     assert bench.sizes_of("mobilenet", _options(side=96))[0]["side"] == 96
 

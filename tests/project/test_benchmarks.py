@@ -18,13 +18,13 @@ SHORT = {
     "workers": ["--workers", "1", "--rounds", "1", "--seconds", "0.2", "--width", "128"],
 }
 TELLS = {
-    "arrays": "NumPy ms",
+    "arrays": "times ours",
     "forms": "Default over fastest",
     "fusions": "model/apart",
     "workers": "batches/s",
 }
-# Builds a program of oneDNN's first, for minutes.
-ELSEWHERE = {"benchdnn": "tools/test_benchdnn.py"}
+# One builds a program of oneDNN's first, for minutes; the other needs torch and onnxruntime.
+ELSEWHERE = {"accuracy": "frontends/test_onnx_decoder.py", "benchdnn": "tools/test_benchdnn.py"}
 
 
 def test_every_benchmark_has_a_test():

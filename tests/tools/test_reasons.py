@@ -237,12 +237,6 @@ def weights_with_a_zero_point(b):
     return quantized(b, b.op("Convolution", x, w, name="conv", **UNIT), "s8", 0.5, "to_y")
 
 
-def zero_points_per_channel(b):
-    x = b.input((4, 16), "s8")
-    more = {"scales": [0.1] * 16, "zps": [1] * 16, "qtype": "per_channel", "axis": 1}
-    return b.op("Dequantize", x, name="from_x", **more)
-
-
 def depthwise_of_s8(b):
     x = dequantized(b, b.input((1, 6, 6, 2), "s8"), name="from_x")
     w = dequantized(b, b.constant(whole(3, 3, 1, 64)), 0.01, "from_w")
@@ -399,7 +393,6 @@ CASES = [
     Case(scales_per_channel, "fc", "in parts", "per_tensor", "scales per channel"),
     Case(residual_of_other_sign, "fc", "in parts", "result of Quantize 'to_y' u8", "u8 and s8 mix"),
     Case(weights_with_a_zero_point, "conv", "in parts", "set zps", "compile failed"),
-    Case(zero_points_per_channel, "from_x", "unsupported", "per_tensor", "compile failed"),
     Case(
         depthwise_of_s8, "conv", "in parts", "input 0 of Dequantize 'from_x' u8",
         "one channel a group" if VNNI else "this CPU has no VNNI",
