@@ -327,6 +327,7 @@ def functions_of_numpy():
         for name in names:
             getattr(x, name)(*given.get(name, ()))
         x.softmax(-1)
+        x.to_device(x.device), fails(lambda: x.to_device("gpu"))
         x += 1.0
         np.exp(x, out=x)
         fails(lambda: np.fft.fft(x)), fails(lambda: x.take([9], axis=7)), fails(lambda: bool(x))
