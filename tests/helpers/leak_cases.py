@@ -485,7 +485,7 @@ def models():
         bound = model.bind([X])
         bound()
         model.steps(), model.stats(), model.prepare([X.shape]), og.assert_fused(model)
-        model.save("model.json")
+        model.save("model.json"), model.save("model.og"), og.load("model.og")
         model.specialization((X.shape,)), model.ordered([X], {})
         model.with_threads(1)(X)
         fails(lambda: model(X[:, :3])), fails(lambda: model(X, X)), fails(lambda: model(y=X))
