@@ -87,7 +87,7 @@ def test_scales_that_fit_two_axes_are_refused():
 @pytest.mark.parametrize("dtype", ["s8", "u8"])
 @pytest.mark.parametrize("channels", [8, 16, 24])
 def test_zero_points_behind_a_convolution_in_a_layout_of_its_own(channels, dtype):
-    """oneDNN 3.13 held to AVX2 quantizes 8 channels in its own layout without the zero point."""
+    """oneDNN (3.7.2 on AVX-512, 3.13.1 on AVX2) forgets it for 8 channels in its own layout."""
     weights = CHANCE.integers(-2, 3, (2, 2, 5, channels)).astype(np.float32)
     options = {"strides": (1, 3), "dilations": (1, 1), "pads_begin": (0, 1), "pads_end": (1, 0)}
     array = CHANCE.integers(-3, 4, (6, 5, 8, 3)).astype(np.float32)
