@@ -512,6 +512,11 @@ def builder_of(given: Case) -> og.GraphBuilder:
     return b
 
 
+def outcome(name: str) -> str:
+    """Run what is wrong of a row, with the check."""
+    return run_case(ROWS[name].wrong)
+
+
 def outcome_without_the_check(name: str) -> str:
     """Run what is wrong of a row as it is; this process may end by it."""
     setattr(safety, "check_partition", lambda *given: None)  # noqa: B010 (mypy forbids the other)

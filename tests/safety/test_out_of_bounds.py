@@ -342,6 +342,9 @@ def test_the_mirror_refuses_what_this_onednn_would_crash_with(name, forks):
     wrong = ROWS[name].wrong
     needs_types_of(wrong)
     if not DEFECTS[name].is_in(current()) or len(partitions_of(wrong)) > 1:
+        how, said = forks.call(memory_cases.outcome, name, timeout=120)
+        if said.startswith("compile: KnownDefectError: op "):
+            return  # another row refuses it in this version
         how, said = forks.call(memory_cases.outcome_without_the_check, name, timeout=120)
         assert how == "returned", said
         # Newer versions, and CPUs with fewer instructions, have no kernel for some.
