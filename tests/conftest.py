@@ -8,6 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same draws on every machine, however slow; `--hypothesis-profile=default` draws others.
+settings.register_profile("landing", derandomize=True, deadline=None)
+settings.load_profile("landing")
 
 # For `gallery` and `matrix`. Last, so that an installed package comes before the source tree's.
 sys.path.append(str(Path(__file__).parents[1]))

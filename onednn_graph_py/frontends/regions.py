@@ -145,7 +145,8 @@ def split(
     side = [_REGION if can(node) else _ISLAND for node in ordered]
     for passes in count(1):
         level = _levels(before, side)
-        _join_readers(level, before, after, side)
+        while _join_readers(level, before, after, side):
+            pass
         small = [
             piece
             for piece in _pieces(level, before)
@@ -235,11 +236,13 @@ def _pieces(level: Sequence[int], before: Edges) -> list[list[int]]:
     return list(pieces.values())
 
 
-def _join_readers(level: list[int], before: Edges, after: Edges, side: Sequence[int]) -> None:
+def _join_readers(level: list[int], before: Edges, after: Edges, side: Sequence[int]) -> bool:
     """Move pieces of regions, and nodes of islands that need not be there, to their first readers.
 
-    They move only if that reader is in a region.
+    They move only if that reader is in a region. Return whether any did: that may leave smaller
+    pieces behind.
     """
+    moved = False
     free = [i for i, where in enumerate(side) if where == _EITHER and level[i] % 2 == _ISLAND]
     movable = [*([i] for i in reversed(free)), *_pieces(level, before)]
     for piece in sorted(movable, key=lambda piece: level[piece[0]], reverse=True):
@@ -247,6 +250,8 @@ def _join_readers(level: list[int], before: Edges, after: Edges, side: Sequence[
         # In a region, a piece's readers of the same level are its own nodes.
         readers = (level[r] for i in piece for r in after[i])
         first = min((to for to in readers if to > at or at % 2 == _ISLAND), default=at)
-        if first % 2 == _REGION:
+        if first % 2 == _REGION and first != at:
+            moved = True
             for i in piece:
                 level[i] = first
+    return moved

@@ -60,8 +60,8 @@ NO_JSON = [
     b'"\\ud800"',
     b"[1e999999]",
 ]
-FUZZ = settings(max_examples=60, deadline=None)
-MUCH = settings(max_examples=5000, deadline=None)
+FUZZ = settings(max_examples=60)
+MUCH = settings(max_examples=5000)
 
 
 def seconds(call):

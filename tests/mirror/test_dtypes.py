@@ -71,7 +71,7 @@ def test_the_size_in_memory_is_the_dtypes(name):
 RANGE = {"s4": (-8, 7), "u4": (0, 15)}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data(), st.sampled_from(PACKED_TYPES), st.lists(st.integers(0, 5), max_size=4))
 def test_packing_and_unpacking_give_the_values_back(data, name, shape):
     low, high = RANGE[name]

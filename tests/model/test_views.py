@@ -53,7 +53,7 @@ def test_indices_are_numpys(index):
 
 
 @given(data=st.data(), shape=st.lists(st.integers(0, 5), min_size=1, max_size=4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_random_indices_are_numpys(data, shape):
     x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     parts = []

@@ -268,14 +268,14 @@ COLUMNS += [MATMUL, PARTITION, "matmul_t,dnnl_backend", "in0_f32:1:any:undef:-1:
 PIECES = st.sampled_from([f"{c}," for c in COLUMNS])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.one_of(PIECES, st.text(max_size=8)), max_size=12).map("".join))
 def test_no_text_is_too_strange(text):
     for r in read_verbose_log([text, "onednn_verbose,v1," + text]):
         assert r.line in (1, 2)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_a_damaged_line_is_read_or_reported(data):
     line = f"onednn_verbose,v1,5,graph,exec,{PARTITION},scratchpad:user:1,matmul_t,dnnl_backend,0.5"
