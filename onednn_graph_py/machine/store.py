@@ -51,10 +51,13 @@ def machine() -> str:
 
 
 def facts(*about: Any) -> list[Any]:
-    """Return facts that stored results depend on: package, oneDNN's build, CPU; then `about`."""
+    """Return facts that stored results depend on: package, oneDNN's build, CPU; then `about`.
+
+    They equal themselves when read from JSON, if `about` does.
+    """
     return [
         _core.__version__,
-        sorted((k, str(v)) for k, v in _core.version().items()),
+        sorted([k, str(v)] for k, v in _core.version().items()),
         _core.get_effective_cpu_isa().name,
         processor(),
         *about,

@@ -26,7 +26,6 @@ import numpy.typing as npt
 from ..base.dtypes import HOST_DTYPES
 from ..base.errors import GraphFormatError, InvalidGraphError
 from ..base.text.files import open_limited, told, write_whole
-from ..machine.pace import Pace
 from ..machine.store import facts
 from ..model.building.array_functions import TABLE
 from ..model.building.builder import GraphBuilder
@@ -34,8 +33,8 @@ from ..model.building.constant_arrays import unpacked
 from ..model.building.foreign import CallNode, HostNode, ViewNode
 from ..model.building.host_functions import Extent, HostFunction, Size, Slot
 from ..model.building.value import Node, Value
-from ..model.planning.pace import Kept, Key, remember
-from ..model.running.model import CompiledGraph
+from ..model.planning.pace import paces_of, rows_of
+from ..model.running.model import CompiledGraph, restored
 from ..model.running.releasing import require_plain
 from ..reference.rounding import NUMPY_DTYPES
 from .read import FIRST_LINE
@@ -75,24 +74,20 @@ def save(model: CompiledGraph, path: str | os.PathLike[str]) -> None:
     OSError
         The file can't be written; what was there before stays.
     """
-    builder = model.builder
+    builder, options, device, measured = model.state
     require_plain(builder.constants, f"{model.name}.save")
     if os.fspath(path).endswith(".json"):
         save_graph(builder, path)
         return
     constants = [_stored(v) for v in builder.constants]
-    measured = [
-        [*key, kept.pace.fused, kept.pace.apart]
-        for key, kept in model.measured.items()
-        if kept.pace is not None
-    ]
     header = {
         "graph": _described(builder),
         "constants": [[c.nbytes, zlib.crc32(c)] for c in constants],
-        "options": model.options,
+        "options": options,
+        "device": device,
         "sizes": [list(map(list, shapes)) for shapes in model.sizes],
         "facts": facts(),
-        "measured": measured,
+        "measured": rows_of(measured),
     }
     text = json.dumps(header).encode()
     length = b"%d %d\n" % (len(text), zlib.crc32(text))
@@ -255,27 +250,22 @@ def load_model(path: str) -> CompiledGraph:
     try:
         header, memory = _read(path)
         builder = _built(header["graph"], _constants(header, memory))
-        timings = {Key(*t[:4]): Kept(Pace(*map(float, t[4:]))) for t in header["measured"]}
+        measured = paces_of(header["measured"])
         sizes = [tuple(map(tuple, shapes)) for shapes in header["sizes"]]
-        options = dict(header["options"])
+        options, device = dict(header["options"]), header["device"]
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as e:
         raise GraphFormatError(f"no file of a model: {told(e)}") from None
-    if header["facts"] == _facts():
-        remember(timings)
-    elif timings:
+    if measured and header["facts"] != facts():
+        measured = {}
         warnings.warn(
-            f"{path}: another CPU or oneDNN chose the forms of this model; they are chosen anew",
+            f"{path}: another CPU or oneDNN chose the forms of this model; this one chooses again",
             RuntimeWarning,
             stacklevel=3,
         )
-    model = CompiledGraph(builder, **options)
+    model = restored(builder, options, device, measured)
     for shapes in sizes:
         model.specialization(shapes)
     return model
-
-
-def _facts() -> Any:
-    return json.loads(json.dumps(facts()))
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], memoryview]:

@@ -149,6 +149,32 @@ def forget() -> None:
     _entries().clear()
 
 
+def rows_of(paces: Mapping[Key, Kept]) -> list[list[Any]]:
+    """Return paces, where they could be measured, as rows that JSON can hold."""
+    return [
+        [*key, kept.pace.fused, kept.pace.apart]
+        for key, kept in paces.items()
+        if kept.pace is not None
+    ]
+
+
+def paces_of(rows: Any) -> Paces:
+    """Return the paces of rows that a file holds.
+
+    - raises `TypeError, ValueError`: a row is not as `rows_of` writes it
+    """
+    result: Paces = {}
+    for row in rows:
+        threads, way, signature, written, one, other = row
+        kept = read({"seconds": [one, other]})
+        texts = all(isinstance(t, str) for t in (way, signature, written))
+        if not texts or not isinstance(threads, int) or kept is None:
+            raise TypeError(f"{row!r} is no timing")
+        json.loads(signature)
+        result[Key(threads, way, signature, written)] = kept
+    return result
+
+
 def paces() -> Paces:
     """Return all paces of this process, for another process that must decide alike."""
     return dict(_known)

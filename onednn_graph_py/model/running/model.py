@@ -436,9 +436,10 @@ class CompiledGraph(_core._model_base, ModelMethods):
             return tuple(self._made)
 
     @property
-    def measured(self) -> Paces:
-        """The times by which its groups run as written, apart or in another form."""
-        return dict(self._shared.measured)
+    def state(self) -> tuple[GraphBuilder, dict[str, Any], str | None, Paces]:
+        """What `restored` makes an equal model of: for pickles and files."""
+        device = None if self._queue is None else self._queue.queue.sycl_device.get_filter_string()
+        return self.builder, self.options, device, dict(self._shared.measured)
 
     def steps(self, *shapes: Sequence[int]) -> tuple[Step, ...]:
         """List the model's steps, in order.
@@ -780,8 +781,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         return self._executor_for(arrays).bind(arrays, out)
 
     def __reduce__(self) -> Any:
-        device = None if self._queue is None else self._queue.queue.sycl_device.get_filter_string()
-        return _restored, (self.builder, self.options, device, self.measured)
+        return restored, self.state
 
 
 def _require_edges_for_queue(name: str, builder: GraphBuilder) -> None:
@@ -800,13 +800,17 @@ def _require_edges_for_queue(name: str, builder: GraphBuilder) -> None:
                 )
 
 
-def _restored(
+def restored(
     builder: GraphBuilder,
-    options: dict[str, Any],
+    options: Mapping[str, Any],
     device: str | None = None,
     measured: Paces | None = None,
 ) -> CompiledGraph:
-    remember(measured or {})  # so that the plan is the same
+    """Compile a model again, on a queue of a SYCL device if it had one; see `CompiledGraph.state`.
+
+    - `measured`: what decided between forms, so that the plan is the same
+    """
+    remember(measured or {})
     if device is None:
         return CompiledGraph(builder, **options)
     dpctl = _dpctl.load("a model on a SYCL queue")

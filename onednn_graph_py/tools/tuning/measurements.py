@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...base.errors import GraphFormatError, InvalidArgumentsError
 from ...base.text.files import read_limited, write_whole
@@ -90,11 +89,7 @@ def export(path: str | os.PathLike[str]) -> int:
     ------
     OSError
     """
-    timings = [
-        [*key, kept.pace.fused, kept.pace.apart]
-        for key, kept in pace.on_disk().items()
-        if kept.pace is not None
-    ]
+    timings = pace.rows_of(pace.on_disk())
     data = {"format": _FORMAT, "facts": facts(), "timings": timings}
     write_whole(path, json.dumps(data, indent=1) + "\n")
     return len(timings)
@@ -125,27 +120,13 @@ def load(path: str | os.PathLike[str]) -> int:
         data = json.loads(read_limited(path, _LARGEST))
         if data["format"] != _FORMAT:
             raise ValueError(f"its format is {data['format']!r}, expected {_FORMAT!r}")
-        of, timings = data["facts"], [_timing(row) for row in data["timings"]]
+        of, timings = data["facts"], pace.paces_of(data["timings"])
     except (ValueError, TypeError, KeyError, RecursionError) as e:
         raise GraphFormatError(f"{name}: no file of timings: {e}") from None
-    here = json.loads(json.dumps(facts()))
+    here = facts()
     if of != here:
         raise InvalidArgumentsError(f"{name}: the timings are of {of}, and this machine is {here}")
-    new = [(key, kept) for key, kept in timings if pace.known(key, undecided=False) is None]
+    new = [(key, kept) for key, kept in timings.items() if pace.known(key, undecided=False) is None]
     for key, kept in new:
         pace.keep(key, kept.pace)
     return len(new)
-
-
-def _timing(row: Any) -> tuple[Key, Kept]:
-    threads, way, signature, written, one, other = row
-    texts = (way, signature, written)
-    numbers = (one, other)
-    if not isinstance(threads, int) or not all(isinstance(t, str) for t in texts):
-        raise TypeError(f"{row!r} is no timing")
-    if not all(isinstance(n, float) and 0 < n < math.inf for n in numbers):
-        raise TypeError(f"the seconds {numbers} are no times")
-    json.loads(signature)
-    kept = pace.read({"seconds": [one, other]})
-    assert kept is not None
-    return Key(threads, way, signature, written), kept
