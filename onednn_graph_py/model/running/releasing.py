@@ -205,13 +205,14 @@ def rest(values: Sequence[Value], plan: Plan, run: _core._executor, keep: Keep) 
 
     - `values`: the model's constants
     """
-    places = {
-        _address(c.array): (c.array, _core._constant_place(c.array))
-        for c in _constants(values, [(plan, run)])
-        if c.array.nbytes >= _SMALLEST_FILE
-    }
-    integers = any(a.dtype.itemsize == 1 for a, _ in places.values())
-    if keep == "all" or not (integers or keep == "compressed"):
+    if keep == "all":
+        return
+    large = [c.array for c in _constants(values, [(plan, run)]) if c.array.nbytes >= _SMALLEST_FILE]
+    if keep == "auto" and all(a.dtype.itemsize > 1 for a in large):
+        return
+    # Those of a further size rest already: it costs nothing more.
+    places = {_address(a): _core._constant_place(a) for a in large if not _rests(a)}
+    if not places:
         return
     if _core.get_constant_tensor_cache_capacity("cpu") == 0:
         return
@@ -222,11 +223,11 @@ def rest(values: Sequence[Value], plan: Plan, run: _core._executor, keep: Keep) 
         unread = dict(places)
         for step in plan.running:
             known = [arrays[lt.get_id()] for lt in step.inputs if lt.get_id() in arrays]
-            read = [places[a][1] for a in map(_address, known) if unread.pop(a, a in places)]
+            read = [places[a] for a in map(_address, known) if unread.pop(a, a in places)]
             if read and _packs(Trial(plan.engine, [step], arrays), read):
                 for place in read:
                     place.rest(str(folder))
-        for _, place in unread.values():
+        for place in unread.values():
             place.rest(str(folder))
 
 
@@ -234,12 +235,11 @@ def _packs(step: Trial, places: Sequence[_core._constant_place]) -> bool:
     """Return whether a step reads constants at its first call only."""
     step.run()
     with ExitStack() as stack:
-        fresh = [p for p in places if not p.rests]
-        for place in fresh:
+        for place in places:
             stack.callback(place.keep)
             place.watch()
         step.run()
-        packs = not any(p.were_read() for p in fresh)
+        packs = not any(p.were_read() for p in places)
         if packs:
             stack.pop_all()
     return packs
