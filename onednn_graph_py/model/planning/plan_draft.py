@@ -107,10 +107,6 @@ class PlanDraft:
         """Return the ids of the values whose layout oneDNN chooses."""
         ops = [n for n in self.nodes if not isinstance(n, ForeignNode)]
         free = {v.id for n in ops for v in n.outputs} - self.outputs - self.shared.row_major
-        # A lone Quantize of a tensor in oneDNN's own layout may forget its zero point (8 channels;
-        # 3.7.2 on AVX-512, 3.13.1 on AVX2).
-        lone = [n for n in ops if n.kind == "Quantize" and any(n.attr("zps") or ())]
-        free -= {v.id for n in lone for v in n.inputs}
         if self.builder.engine_kind.name != "cpu":  # there layouts may be opaque
             free -= {v.id for n in self.nodes if isinstance(n, ForeignNode) for v in n.inputs}
         return free

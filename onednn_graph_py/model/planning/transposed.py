@@ -1,8 +1,8 @@
 """Decide which tensors must lie in memory in the order of their dims, for those that read them.
 
-Where the layout is oneDNN's choice it transposes by strides, without a copy. Most ops then take
-their reference kernels, up to 200 times slower, or are as fast as after a copy. They do so too for
-other views that have gaps.
+Mostly for speed. Where the layout is oneDNN's choice it transposes by strides, without a copy. Most
+ops then take their reference kernels, up to 200 times slower, or are as fast as after a copy. They
+do so too for other views that have gaps.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ _CHANNELS_LAST = with_attribute("data_format") - {"Interpolate"}
 
 
 def row_major_results(nodes: Sequence[Node], readers: Readers) -> set[int]:
-    """Return the ids of transposed, reshaped and concatenated values that must be row-major.
+    """Return the ids of values that must be row-major.
 
     Transposed values where some reader needs that; reshaped ones that are reduced, since a tensor
     with its channels last stays so in oneDNN's choice; concatenated views, whose layout oneDNN
-    would choose by the views' strides.
+    would choose by the views' strides. And what is quantized with a zero point: where no other op
+    is fused with it, oneDNN may forget the zero point of a tensor in a layout of its own (8
+    channels; 3.7.2 on AVX-512, 3.13.1 on AVX2).
 
     - `nodes`: the nodes of a graph
     - `readers`: the readers of each value, as `readers_of` returns them
@@ -46,8 +48,10 @@ def row_major_results(nodes: Sequence[Node], readers: Readers) -> set[int]:
             i is not None and by_id[i].kind in _REDUCTIONS for i in readers.get(n.outputs[0].id, ())
         )
     }
+    shifted = {n.inputs[0].id for n in nodes if n.kind == "Quantize" and any(n.attr("zps") or ())}
     return (
-        concatenated
+        shifted
+        | concatenated
         | reduced
         | {
             n.outputs[0].id
