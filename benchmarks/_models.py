@@ -12,13 +12,23 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+
+
+class Window(NamedTuple):
+    """How the windows of a convolution lie, alike along all dims."""
+
+    stride: int = 1
+    padding: int = 0
+    groups: int = 1
+    dilation: int = 1
+    transposed: bool = False
 
 
 class Ops(Protocol):
@@ -69,16 +79,7 @@ class Ops(Protocol):
 
     def multiply(self, x: Any, y: Any) -> Any: ...
 
-    def convolution(
-        self,
-        x: Any,
-        name: str,
-        stride: int,
-        padding: int,
-        groups: int = 1,
-        dilation: int = 1,
-        transposed: bool = False,
-    ) -> Any:
+    def convolution(self, x: Any, name: str, window: Window) -> Any:
         """With bias; over as many dims as the weights have behind their channels."""
 
     def max_pool(self, x: Any, kernel: int, stride: int, padding: int) -> Any: ...
@@ -258,16 +259,8 @@ class NumpyOps:
         windows = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), (2, 3))
         return windows[:, :, ::stride, ::stride]
 
-    def convolution(
-        self,
-        x: Array,
-        name: str,
-        stride: int,
-        padding: int,
-        groups: int = 1,
-        dilation: int = 1,
-        transposed: bool = False,
-    ) -> Array:
+    def convolution(self, x: Array, name: str, window: Window) -> Array:
+        stride, padding, groups, dilation, transposed = window
         weight = self._weight(name)
         rank = weight.ndim - 2
         if transposed:  # zeros between the elements; the weights are turned around
@@ -502,18 +495,18 @@ class ResNet:
 
     def run(self, ops: Ops, *inputs: Any) -> Any:
         x = ops.quantized(inputs[0], "image")
-        x = ops.quantized(ops.relu(ops.convolution(x, "stem", 2, 3)), "stem")
+        x = ops.quantized(ops.relu(ops.convolution(x, "stem", Window(2, 3))), "stem")
         # In int8, pooling takes and gives the same 8 bits.
         x = ops.quantized(ops.max_pool(x, 3, 2, 1), "stem")
         for name, inside, stride, before in self._plan():
-            y = ops.relu(ops.convolution(x, f"{name}.reduce", 1, 0))
+            y = ops.relu(ops.convolution(x, f"{name}.reduce", Window()))
             y = ops.quantized(y, f"{name}.reduce")
-            y = ops.relu(ops.convolution(y, f"{name}.middle", stride, 1))
+            y = ops.relu(ops.convolution(y, f"{name}.middle", Window(stride, 1)))
             y = ops.quantized(y, f"{name}.middle")
-            y = ops.convolution(y, f"{name}.expand", 1, 0)
+            y = ops.convolution(y, f"{name}.expand", Window())
             y = ops.quantized(y, f"{name}.expand", summand=True)
             if before != 4 * inside:
-                x = ops.convolution(x, f"{name}.shortcut", stride, 0)
+                x = ops.convolution(x, f"{name}.shortcut", Window(stride))
                 x = ops.quantized(x, f"{name}.shortcut")
             x = ops.quantized(ops.relu(ops.add(y, x)), f"{name}.sum")
         return ops.linear(ops.quantized(ops.mean(x), "mean"), "classes")
@@ -591,14 +584,14 @@ class MobileNet:
 
     def run(self, ops: Ops, *inputs: Any) -> Any:
         def convolved(x: Any, name: str, stride: int, padding: int, groups: int = 1) -> Any:
-            made = ops.relu6(ops.convolution(x, name, stride, padding, groups))
+            made = ops.relu6(ops.convolution(x, name, Window(stride, padding, groups)))
             return ops.quantized(made, name)
 
         x = convolved(ops.quantized(inputs[0], "image"), "stem", 2, 1)
         for name, before, inside, after, stride in self._plan():
-            y = convolved(x, f"{name}.expand", 1, 0) if inside > before else x
+            y = convolved(x, f"{name}.expand", Window()) if inside > before else x
             y = convolved(y, f"{name}.depthwise", stride, 1, inside)
-            y = ops.convolution(y, f"{name}.project", 1, 0)
+            y = ops.convolution(y, f"{name}.project", Window())
             if stride == 1 and before == after:
                 y = ops.add(ops.quantized(y, f"{name}.project", summand=True), x)
             x = ops.quantized(y, f"{name}.sum")
@@ -776,7 +769,7 @@ class Convolution:
 
     def run(self, ops: Ops, *inputs: Any) -> Any:
         how = (self.stride, self.padding, self.groups, self.dilation, self.transposed)
-        return ops.relu(ops.convolution(inputs[0], "0", *how))
+        return ops.relu(ops.convolution(inputs[0], "0", Window(*how)))
 
 
 NETWORKS: dict[str, Callable[..., Network]] = {

@@ -20,7 +20,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from _models import EPSILON, GROUP, Array, Network, Parameters, stored
+from _models import EPSILON, GROUP, Array, Network, Parameters, Window, stored
 
 
 class NotSupportedError(Exception):
@@ -225,16 +225,8 @@ class BuilderOps:
     def multiply(self, x: Any, y: Any) -> Any:
         return x * y
 
-    def convolution(
-        self,
-        x: Any,
-        name: str,
-        stride: int,
-        padding: int,
-        groups: int = 1,
-        dilation: int = 1,
-        transposed: bool = False,
-    ) -> Any:
+    def convolution(self, x: Any, name: str, window: Window) -> Any:
+        stride, padding, groups, dilation, transposed = window
         rank = self.parameters.arrays[f"{name}.weight"].ndim - 2
         options = {
             "strides": [stride] * rank,
@@ -399,16 +391,8 @@ class TorchOps:
     def multiply(self, x: Any, y: Any) -> Any:
         return x * y
 
-    def convolution(
-        self,
-        x: Any,
-        name: str,
-        stride: int,
-        padding: int,
-        groups: int = 1,
-        dilation: int = 1,
-        transposed: bool = False,
-    ) -> Any:
+    def convolution(self, x: Any, name: str, window: Window) -> Any:
+        stride, padding, groups, dilation, transposed = window
         weight, bias = self._two(name)
         rank = weight.ndim - 2
         if transposed:
@@ -721,16 +705,8 @@ class OnnxOps:
     def multiply(self, x: str, y: str) -> str:
         return self.node("Mul", x, y)
 
-    def convolution(
-        self,
-        x: str,
-        name: str,
-        stride: int,
-        padding: int,
-        groups: int = 1,
-        dilation: int = 1,
-        transposed: bool = False,
-    ) -> str:
+    def convolution(self, x: str, name: str, window: Window) -> str:
+        stride, padding, groups, dilation, transposed = window
         kernel = self.parameters.arrays[f"{name}.weight"].shape[2:]
         return self.node(
             "ConvTranspose" if transposed else "Conv",
