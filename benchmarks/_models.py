@@ -583,19 +583,18 @@ class MobileNet:
         return (1, self.classes)
 
     def run(self, ops: Ops, *inputs: Any) -> Any:
-        def convolved(x: Any, name: str, stride: int, padding: int, groups: int = 1) -> Any:
-            made = ops.relu6(ops.convolution(x, name, Window(stride, padding, groups)))
-            return ops.quantized(made, name)
+        def convolved(x: Any, name: str, window: Window) -> Any:
+            return ops.quantized(ops.relu6(ops.convolution(x, name, window)), name)
 
-        x = convolved(ops.quantized(inputs[0], "image"), "stem", 2, 1)
+        x = convolved(ops.quantized(inputs[0], "image"), "stem", Window(2, 1))
         for name, before, inside, after, stride in self._plan():
             y = convolved(x, f"{name}.expand", Window()) if inside > before else x
-            y = convolved(y, f"{name}.depthwise", stride, 1, inside)
+            y = convolved(y, f"{name}.depthwise", Window(stride, 1, inside))
             y = ops.convolution(y, f"{name}.project", Window())
             if stride == 1 and before == after:
                 y = ops.add(ops.quantized(y, f"{name}.project", summand=True), x)
             x = ops.quantized(y, f"{name}.sum")
-        x = ops.mean(convolved(x, "last", 1, 0))
+        x = ops.mean(convolved(x, "last", Window()))
         return ops.linear(ops.quantized(x, "mean"), "classes")
 
 
