@@ -125,9 +125,8 @@ def test_a_grouped_convolution_is_one_of_each_group(models):
         arrays |= {f"{group}.weight": weight[part], f"{group}.bias": bias[part]}
     ops = models.NumpyOps(models.Parameters(arrays, "f32"))
     x = random.standard_normal((1, 6, 7, 7), np.float32)
-    apart = [
-        ops.convolution(x[:, 2 * g : 2 * g + 2], str(g), models.Window(2, 1)) for g in range(3)
-    ]
+    window = models.Window(2, 1)
+    apart = [ops.convolution(x[:, 2 * g : 2 * g + 2], str(g), window) for g in range(3)]
     np.testing.assert_allclose(
         ops.convolution(x, "c", window._replace(groups=3)), np.concatenate(apart, 1), 1e-5, 1e-5
     )
