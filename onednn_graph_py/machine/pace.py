@@ -19,8 +19,8 @@ Two measurements of one partition differ by about as much; no partition may be 1
 
 # A measurement ends by the seconds that both sides took: _SHORT if fused is not slow, the given
 # ones if it is, and a fifth of them if it is _CLEARLY times as slow as apart. Each side runs _FEW
-# times undisturbed at least, and _RUNS times at most. A fused call below _BRIEF seconds that is
-# a little slow is slow after _SURE such runs only: what disturbs it does not always show.
+# times at least, and _RUNS times at most. A fused call below _BRIEF seconds that is a little slow
+# is slow after _SURE runs only: what disturbs it does not always show.
 _SHORT, _CLEARLY = 1e-3, 4
 _FEW, _SURE, _RUNS = 3, 10, 60
 _BRIEF = 0.01
