@@ -82,22 +82,3 @@ def test_scales_that_fit_two_axes_are_refused():
     b = og.GraphBuilder()
     with pytest.raises(og.InvalidGraphOpError, match=r"each of the 1 channels \(axis 1 of 3x1x3\)"):
         b.input((3, 1, 3), "s8").dequantize(scales=[1.0, 2.0, 3.0], qtype="per_channel", axis=1)
-
-
-@pytest.mark.parametrize("dtype", ["s8", "u8"])
-@pytest.mark.parametrize("channels", [8, 16, 24])
-def test_zero_points_behind_a_convolution_in_a_layout_of_its_own(channels, dtype):
-    """oneDNN (3.7.2 on AVX-512, 3.13.1 on AVX2) forgets it for 8 channels in its own layout."""
-    weights = CHANCE.integers(-2, 3, (2, 2, 5, channels)).astype(np.float32)
-    options = {"strides": (1, 3), "dilations": (1, 1), "pads_begin": (0, 1), "pads_end": (1, 0)}
-    array = CHANCE.integers(-3, 4, (6, 5, 8, 3)).astype(np.float32)
-    results = []
-    for quantized in (False, True):
-        b = og.GraphBuilder()
-        x = b.input(array.shape)
-        y = x.convolution(weights, **options, data_format="NCX", weights_format="XIO")
-        b.output(y.quantize(dtype=dtype, scales=[1.0], zps=[9]) if quantized else y)
-        results.append(b.compile()(array))
-    floats, integers = results
-    limits = np.iinfo(integers.dtype)
-    np.testing.assert_array_equal(integers, np.clip(floats + 9, limits.min, limits.max))
