@@ -41,6 +41,9 @@ READERS = {
     "prelu": lambda y: y.prelu(rising(y.shape[1]), data_format="NCX"),
     "quantize": lambda y: y.quantize(dtype="s8", scales=[0.5], zps=[0]),
     "quantize, shifted": lambda y: y.quantize(dtype="s8", scales=[0.5], zps=[9]),
+    "shift": lambda y: y.quantize(dtype="s8", scales=[1.0], zps=[9]),
+    "shift to u8": lambda y: y.quantize(dtype="u8", scales=[1.0], zps=[9]),
+    "round": lambda y: y.quantize(dtype="s8", scales=[1.0], zps=[0]),
     "quantize to u8": lambda y: y.quantize(dtype="u8", scales=[0.5], zps=[9]),
     "quantize channels": lambda y: per_channel(y, [0] * y.shape[1]),
     "quantize channels, shifted": lambda y: per_channel(y, list(range(y.shape[1]))),
@@ -59,6 +62,6 @@ READERS = {
 def test_what_reads_it_by_itself_is_right(name, channels):
     b = og.GraphBuilder()
     b.output(READERS[name](convolution(b, channels)))
-    model = b.compile(policy="debug")
+    model = b.compile()
     array = np.random.default_rng(1).integers(-3, 4, SHAPE).astype(np.float32)
     assert model.verify(array)
