@@ -65,3 +65,21 @@ def test_what_reads_it_by_itself_is_right(name, channels):
     model = b.compile()
     array = np.random.default_rng(1).integers(-3, 4, SHAPE).astype(np.float32)
     assert model.verify(array)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+@pytest.mark.parametrize("channels", [4, 8, 16])
+@pytest.mark.parametrize("source", ["u8", "s8"])
+@pytest.mark.parametrize("dtype", ["u8", "s8"])
+@pytest.mark.filterwarnings("ignore:.*runs in parts.*:RuntimeWarning")
+def test_integers_in_it_are_shifted_to_floats(dtype, source, channels, scale):
+    draw = np.random.default_rng(channels)
+    b = og.GraphBuilder()
+    x = b.input(SHAPE, source).dequantize(scales=[0.5], zps=[0])
+    weights = b.constant(draw.integers(-3, 4, (2, 2, 5, channels)).astype(np.int8))
+    options = {"strides": (1, 3), "dilations": (1, 1), "pads_begin": (0, 1), "pads_end": (1, 0)}
+    formats = {"data_format": "NCX", "weights_format": "XIO"}
+    y = x.convolution(weights.dequantize(scales=[0.25], zps=[0]), **options, **formats)
+    b.output(y.quantize(dtype=dtype, scales=[0.5], zps=[7]).dequantize(scales=[scale], zps=[9]))
+    array = draw.integers(0, 9, SHAPE).astype({"u8": np.uint8, "s8": np.int8}[source])
+    assert b.compile().verify(array)

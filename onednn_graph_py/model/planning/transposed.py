@@ -16,6 +16,7 @@ from ..building.value import Node
 
 # Ops with fast kernels for all strides.
 _BY_STRIDES = with_trait("product") | with_trait("moves") | {"Concat"}
+_SHIFTS = ("Quantize", "Dequantize")
 _REDUCTIONS = with_trait("reduces")
 # Ops that are faster with the channels last in memory, whatever their data_format says.
 _CHANNELS_LAST = with_attribute("data_format") - {"Interpolate"}
@@ -26,9 +27,9 @@ def row_major_results(nodes: Sequence[Node], readers: Readers) -> set[int]:
 
     Transposed values where some reader needs that; reshaped ones that are reduced, since a tensor
     with its channels last stays so in oneDNN's choice; concatenated views, whose layout oneDNN
-    would choose by the views' strides. And what is quantized with a zero point: where no other op
-    is fused with it, oneDNN may forget the zero point of a tensor in a layout of its own (8
-    channels; 3.7.2 on AVX-512, 3.13.1 on AVX2).
+    would choose by the views' strides. And what a Quantize or Dequantize reads that only shifts by
+    a zero point, with a scale of 1: by itself it forgets to, if the tensor is in oneDNN's own
+    layout (8 channels; seen with 3.7.2 on AVX-512 and AVX2, 3.13.1 on AVX2).
 
     - `nodes`: the nodes of a graph
     - `readers`: the readers of each value, as `readers_of` returns them
@@ -48,7 +49,11 @@ def row_major_results(nodes: Sequence[Node], readers: Readers) -> set[int]:
             i is not None and by_id[i].kind in _REDUCTIONS for i in readers.get(n.outputs[0].id, ())
         )
     }
-    shifted = {n.inputs[0].id for n in nodes if n.kind == "Quantize" and any(n.attr("zps") or ())}
+    shifted = {
+        n.inputs[0].id
+        for n in nodes
+        if n.kind in _SHIFTS and any(n.attr("zps") or ()) and set(n.attrs["scales"]) == {1}
+    }
     return (
         shifted
         | concatenated
