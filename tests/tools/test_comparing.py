@@ -410,11 +410,18 @@ def test_a_wrong_output_is_found(graph, interfered):
 # -- times
 
 
-def test_times_are_of_single_calls():
+def test_times_are_of_single_calls(monkeypatch):
+    clock = [0.0]
     calls = []
-    times = time_in_batches(lambda: calls.append(1), 0.02)
+
+    def call():
+        calls.append(1)
+        clock[0] += 2.0**-20
+
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+    times = time_in_batches(call, 0.02)
     assert len(calls) > len(times) > 1
-    assert all(0 < t < 0.01 for t in times)
+    assert set(times) == {2.0**-20}
 
 
 def test_a_slow_call_is_timed_once():

@@ -16,9 +16,8 @@ def test_peaks_are_measured_once_and_kept(tmp_path, monkeypatch):
     assert first.threads == og.num_threads()
     assert first.runtime == RUNTIME
     assert set(first.operations) <= set(PEAK_TYPES)
-    # Smaller types are no slower, by a wide margin for a busy machine.
-    assert first.operations["s8"] > first.operations["f32"] / 2
-    assert first.bandwidth > 1e8
+    assert {"f32", "s8"} <= set(first.operations)
+    assert min(first.bandwidth, *first.operations.values()) > 0
     kept = json.loads(file.read_text())
     assert kept["operations"] == dict(first.operations)
     bandwidths = iter([2e9, 3e9])

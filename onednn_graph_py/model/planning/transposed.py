@@ -16,7 +16,7 @@ from ..building.value import Node
 
 # Ops with fast kernels for all strides.
 _BY_STRIDES = with_trait("product") | with_trait("moves") | {"Concat"}
-_SHIFTS = ("Quantize", "Dequantize")
+_SHIFTS = with_attribute("zps")
 _REDUCTIONS = with_trait("reduces")
 # Ops that are faster with the channels last in memory, whatever their data_format says.
 _CHANNELS_LAST = with_attribute("data_format") - {"Interpolate"}
