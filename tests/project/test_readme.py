@@ -2,7 +2,7 @@
 
 import re
 
-from doc_pages import ROOT
+from doc_pages import PAGES, ROOT
 
 README = (ROOT / "README.md").read_text()
 PERFORMANCE = (ROOT / "docs" / "performance.md").read_text()
@@ -33,3 +33,13 @@ def test_what_others_do_faster_is_said_with_the_figures_of_the_guide():
 
 def test_it_is_at_most_150_lines_long():
     assert len(README.splitlines()) <= 150
+
+
+def test_pages_that_people_write_do_not_grow():
+    """Lines that a page gains, another loses; programs write the other pages and tables."""
+    others = ("CONTRIBUTING", "onednn_", "onnx_ops", "patterns", "performance")
+    pages = [page for page in PAGES if not page.name.startswith(others)]
+    table = re.compile(r"<!-- table -->.*?<!-- end of the table -->", re.DOTALL)
+    texts = [table.sub("", page.read_text()) for page in pages]
+    assert len(texts) > 15
+    assert sum(len(text.splitlines()) for text in texts) <= 2920
