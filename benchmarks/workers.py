@@ -3,7 +3,7 @@
 Every worker has the same model and a batch of its own, and calls it again and again, so that
 nothing but the cores, their caches and the memory are shared. Counts of workers take turns; the
 best round of each counts, because other programs only make it slower. Latency is that of a call in
-the best round. The example `many_workers` measures the way through Ray, too.
+the best round.
 """
 
 from __future__ import annotations

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import resource
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -301,15 +299,6 @@ def median_milliseconds(run: Callable[[], object], runs: int = 15, seconds: floa
     A call that takes longer than that is timed once.
     """
     return statistics.median(time_calls(run, seconds, most=runs)) * 1e3
-
-
-def resident_mib() -> float:
-    """Return the memory that this process holds, in MiB; 0 where the system does not say."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        return 0.0
-    return pages * resource.getpagesize() / (1 << 20)
 
 
 # -- running models

@@ -1,6 +1,8 @@
 """Inputs that a model updates, and the cache of keys and values."""
 
+import importlib
 import pickle
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -238,19 +240,19 @@ def test_wrong_arguments():
 
 @shared_heads
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_decoder_generates_what_it_computes_anew(dtype):
-    from onednn_graph_py.examples._llama import Decoder, Sizes, continued, recomputed
-
+def test_a_decoder_generates_what_it_computes_anew(dtype, monkeypatch):
     needs(dtype)
-    sizes = Sizes(layers=2, width=64, heads=4, key_heads=2, hidden=96, words=200)
-    graph, cache = Decoder(sizes, dtype).graph()
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "docs" / "programs")
+    program = importlib.import_module("llama_decode")
+    sizes = program.Sizes(layers=2, width=64, heads=4, key_heads=2, hidden=96, words=200)
+    graph, cache = program.Decoder(sizes, dtype).graph()
     model = graph.compile(max_shapes=100)
     prompt, count = [1, 2, 3, 5, 8], 64
     memory = cache.allocate(len(prompt) + count)
-    made = list(continued(model, memory, prompt, count))
+    made = list(program.continued(model, memory, prompt, count))
     assert model.stats().shapes == 3  # the prompt, and one token over 64 and over all tokens
     tokens = [int(m.argmax()) for m in made]
-    anew = list(recomputed(model, memory, [*prompt, *tokens], count))
+    anew = list(program.recomputed(model, memory, [*prompt, *tokens], count))
     largest = max(float(np.abs(a.astype(np.float64)).max()) for a in anew)
     close = {"f32": 1e-4, "bf16": 0.05}[dtype] * largest
     for token, logits in zip(tokens, anew, strict=True):  # the same, or as good as

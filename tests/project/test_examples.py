@@ -150,32 +150,12 @@ def test_all_examples_run_or_are_skipped_with_a_reason(tmp_path):
     assert done.stderr == ""
     told = [line.split() for line in done.stdout[done.stdout.index("example  ") :].splitlines()]
     rows = told[1 : told.index([])]
-    assert {row[0] for row in rows} == {
-        *UPSTREAM,
-        "llama_decode",
-        "many_workers",
-        "onnx_model",
-        "torch_compile",
-    }
+    assert {row[0] for row in rows} == set(UPSTREAM)
     skipped = [row[0] for row in rows if row[-1] == "skipped"]
     assert {row[-1] for row in rows} == {"ok", "skipped"}
     last = done.stdout.splitlines()[-1]
     assert f", {len(rows) - len(skipped)} passed, {len(skipped)} skipped, 0 failed, in " in last
     assert "ic 1024, oc 3584" in done.stdout
-
-
-@pytest.mark.slow  # .ci/run runs the example itself
-def test_llama_decode_generates_with_its_cache(tmp_path):
-    done = run(tmp_path, "llama_decode")
-    assert done.returncode == 0, done.stdout + done.stderr
-    told = re.findall(
-        r"with the cache: [\d.]+ tokens a second, the first after [\d.]+", done.stdout
-    )
-    skipped = done.stdout.count("\n    skipped: ")
-    assert len(told) + skipped == 4 and len(told) >= 3  # without bf16
-    assert "64 of 64 tokens are the same" in done.stdout  # in f32
-    assert done.stdout.count("compiled for 3 sets of shapes") == len(told)
-    assert "WRONG" not in done.stdout
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="instruction sets of x64")
@@ -195,10 +175,7 @@ def test_without_a_name_all_examples_are_listed(capsys):
 
 
 def test_every_example_of_upstream_is_there():
-    assert (
-        sorted({*UPSTREAM, "llama_decode", "many_workers", "onnx_model", "torch_compile"})
-        == command.names()
-    )
+    assert command.names() == UPSTREAM
 
 
 @pytest.mark.parametrize("name", UPSTREAM)
