@@ -17,7 +17,7 @@ graphs         `GraphBuilder`, `Value`, `trace`, `jit`; `blocks` such as attenti
 models         `CompiledGraph`, which `GraphBuilder.compile` makes; `fill_inputs`, `assert_fused`
 front ends     `torch`, `onnx`, `parallel` (many processes), `frontends` for those of your own
 graph files    `load`, `dump`, `serialization`, `capture`, `replay`, `shrinking`, `export`
-seeing         `explain`, `diagram`, `profile`, `compare`, `verbose_log`
+seeing         `explain`, `diagram`, `profile`, `compare`
 what runs      `version`, `devices`, `capabilities`, `selftest`, `tuning`; `ops` and
                `reference` say what each op takes and computes
 settings       `set_num_threads`, `set_max_cpu_isa`, `cache_info`, `clear_caches`; `dtypes`
@@ -128,7 +128,6 @@ if TYPE_CHECKING:
     from .tools.explaining.explanation import Explanation
     from .tools.inspect.diagram import Diagram, diagram
     from .tools.inspect.profile import Profile, profile
-    from .tools.inspect.verbose_log import VerboseLog, verbose_log
 
 # The names that are imported when first used, by module; modules are, too.
 _LATE = {
@@ -144,7 +143,6 @@ _LATE = {
     "machine.hardware": ("Device", "Devices", "devices"),
     "tools.inspect.diagram": ("Diagram", "diagram"),
     "tools.inspect.profile": ("Profile", "profile"),
-    "tools.inspect.verbose_log": ("VerboseLog", "verbose_log"),
     "machine.constant_cache": ("CacheInfo", "cache_info", "clear_caches"),
     "machine.probing": ("Capabilities", "Capability", "capabilities"),
     "model.running.model": ("CompiledGraph", "Stats", "Step", "assert_fused"),
@@ -277,8 +275,6 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     "Profile",
     "compare",
     "Comparison",
-    "verbose_log",
-    "VerboseLog",
     "set_dump_mode",
     "set_jit_dump",
     "set_jit_profiling_flags",

@@ -31,7 +31,6 @@ _MODULES = {
     "shrink": "tools.shrinking.command",
     "capture": "tools.capture.command",
     "export": "tools.export.command",
-    "log": "tools.inspect.log_command",
     "explain": "tools.explaining.command",
     "tune": "onnx.tools.tune_command",
     "onnx": "onnx.tools.command",

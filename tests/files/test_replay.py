@@ -262,45 +262,6 @@ def test_files_folders_and_patterns_are_cases(tmp_path):
         cases_of([str(tmp_path / "*.nothing")])
 
 
-def test_batch_files_are_read_as_benchdnn_does(tmp_path):
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "all").write_text("--batch=sub/list\n--reset --case=sub/b.json")
-    (tmp_path / "sub/list").write_text(
-        "# comment\n--reset --dt=f32,bf16 --case=sub/a.json # more\n"
-        "--in-shapes=0:2x2,\\\n      0:3x3 --expected-n-partitions=0 --case=sub/a.json\n"
-    )
-    for name in ("a.json", "b.json"):
-        (tmp_path / "sub" / name).write_text("{}")
-    made = cases_of([], None, [str(tmp_path / "all")])
-    assert [(os.path.basename(c.path), str(c.rewriting)) for c in made] == [
-        ("a.json", "--dt=f32"),
-        ("a.json", "--dt=bf16"),
-        *(
-            ("a.json", f"--in-shapes=0:{shape} --dt={dtype} --expected-n-partitions=0")
-            for shape in ("2x2", "3x3")
-            for dtype in ("f32", "bf16")
-        ),
-        ("b.json", ""),
-    ]
-    assert [c.rewriting.expected_partitions for c in made] == [1, 1, None, None, None, None, 1]
-    assert os.path.isfile(made[0].path)
-
-
-def test_a_batch_file_that_is_wrong_is_named_with_its_line(tmp_path):
-    path = tmp_path / "list"
-    graph = saved(tmp_path / "a.json", small)
-    path.write_text(f"--reset\n--mb=x --case={graph}\n--reset --unheard-of=1 --case={graph}\n"
-                    f"--reset --case={graph}")  # fmt: skip
-    cases = cases_of([], None, [str(path)])
-    results = [run_case(c, VERIFY) for c in cases]
-    assert [r.verdict for r in results] == [Verdict.REFUSED, Verdict.REFUSED, Verdict.PASSED]
-    assert "list:2: --mb: expected an integer" in results[0].reason
-    assert "list:3: there is no option '--unheard-of'" in results[1].reason
-    path.write_text(f"--batch={path}")
-    with pytest.raises(og.InvalidArgumentsError, match="this batch file reads itself"):
-        cases_of([], None, [str(path)])
-
-
 def test_shapes_of_a_file_that_contradict_each_other_are_inferred_anew(tmp_path):
     path = saved(tmp_path / "g.json", small)
     document = json.loads(Path(path).read_text())
@@ -498,10 +459,8 @@ def test_the_command_reports_failures_by_its_status(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "no file is given"),
         (("nowhere/*.json",), "there is no JSON file"),
         (("a.json", "--set=mb=x"), "--mb: expected an integer"),
-        (("--batch=nowhere",), "No such file"),
     ],
 )
 def test_a_wrong_command_ends_with_status_2(capsys, words, message):

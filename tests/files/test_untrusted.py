@@ -20,13 +20,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from graphs import HELPERS, python
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onednn_graph_py as og
 from onednn_graph_py import export, serialization
-from onednn_graph_py.base.text import files
 from onednn_graph_py.base.text.owners import changed_by_others
 from onednn_graph_py.machine import store
 from onednn_graph_py.machine.probing import store as probed
@@ -35,7 +33,6 @@ from onednn_graph_py.model.verdicts.kept import Kept
 from onednn_graph_py.serialization import options, read
 from onednn_graph_py.tools import command_line as cli
 from onednn_graph_py.tools.explaining import peaks
-from onednn_graph_py.tools.replay import cases
 
 # Values of JSON, with what floats and integers overflow at, and what is no text.
 VALUES = st.recursive(
@@ -82,10 +79,7 @@ def test_the_page_on_security_tells_the_limits_that_are_enforced():
         f"{read.MAX_BYTES >> 20} MiB; {read.MAX_MARKS:,} quotes",
         f"{loading_limit('MOST_BYTES') >> 30} GiB; {loading_limit('MOST_NODES'):,} nodes; "
         f"{loading_limit('MOST_DEPTH')} functions",
-        f"{cases.MAX_BYTES >> 20} MiB; {cases.MAX_FILES:,} files, {cases.MAX_DEPTH} inside each "
-        f"other; {cases.MAX_CASES:,} cases; {options.MAX_REWRITINGS:,} combinations",
-        f"lines of {files.LONGEST_LINE >> 20} MiB, longer ones in pieces; "
-        f"{files.LARGEST_TEXT >> 30} Gi characters",
+        f"{options.MAX_REWRITINGS:,} combinations",
         f"{store._LARGEST >> 20} MiB; of this user or root",
     ]
     for row, limits in zip(rows, told, strict=True):
@@ -252,97 +246,7 @@ def test_results_are_written_to_no_link(tmp_path):
     assert {p.name for p in tmp_path.iterdir()} == {"mine", "a.json"}
 
 
-# -- batch files and options
-
-WORDS = st.lists(
-    st.sampled_from(
-        [
-            "--reset", "--batch=a", "--batch=b", "--batch=.", "--case=x.json", "--case=", "\\", "#",
-            "--dt=f32,bf16", "--mb=1,2,3", "--in-shapes=0:2x3*ba+1:-", "--op-attrs=0:a:2x2", "\0",
-            "--attr-fpmath=bf16:true", "--engine=gpu", "--expected-n-partitions=0", "--mb=²",
-            "--in-shapes=0:", "--op-kind=1:ReLU", "--property=1:constant", "--mb=" + "9" * 5000,
-        ]
-    )
-    | st.text(max_size=12),
-    max_size=12,
-)  # fmt: skip
-
-
-def read_batches(folder, first, second):
-    for name, text in (("a", first), ("b", second)):
-        (folder / name).write_bytes(text)
-    try:
-        found = cases.cases_of([], None, [str(folder / "a")])
-    except (og.OneDNNError, FileNotFoundError) as e:  # noise may lengthen a file's name
-        assert 0 < len(str(e)) < 8000
-    else:
-        assert len(found) <= cases.MAX_CASES
-
-
-@FUZZ
-@given(WORDS, WORDS, st.binary(max_size=6))
-def test_any_batch_file_is_cases_or_one_error(folder, first, second, noise):
-    texts = ["\n".join(w).encode(errors="surrogatepass") for w in (first, second)]
-    assert seconds(lambda: read_batches(folder, texts[0], texts[1] + noise)) < 10
-
-
-@pytest.mark.slow
-@MUCH
-@given(WORDS, WORDS, st.binary(max_size=6))
-def test_any_of_many_batch_files_is_cases_or_one_error(folder, first, second, noise):
-    texts = [" ".join(w).encode(errors="surrogatepass") for w in (first, second)]
-    read_batches(folder, texts[0], texts[1] + noise)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda f: (f / "a").write_bytes(b"--mb=1\n\xff"), "not UTF-8: byte 7"),
-        (lambda f: (f / "a").write_text("--case=a\0b"), "NUL"),
-        (lambda f: (f / "a").mkdir(), "expected a file, got a folder"),
-        (lambda f: os.mkfifo(f / "a"), "expected a file, got a pipe"),
-        (lambda f: (f / "a").write_bytes(b" " * (cases.MAX_BYTES + 1)), "too large"),
-        (
-            lambda f: (
-                [
-                    (f / name).write_text(f"--batch={next_}\n" * 2)
-                    for name, next_ in zip("abcdefghijkl", "bcdefghijklm", strict=True)
-                ]
-                + [(f / "m").write_text("")]
-            ),
-            "at most 1000 batch files are read",
-        ),
-        (
-            lambda f: (
-                [(f / "a").write_text("--batch=b0")]
-                + [(f / f"b{i}").write_text(f"--batch=b{i + 1}") for i in range(2000)]
-            ),
-            "20 inside each other",
-        ),
-        (
-            lambda f: (f / "a").write_text("--dt=" + "f32," * 500 + "\n" + "--case=x\n" * 90),
-            "more than 20000 cases",
-        ),
-    ],
-    ids=["bytes", "nul", "folder", "pipe", "size", "number", "depth", "cases"],
-)
-def test_batch_files_have_limits(tmp_path, monkeypatch, make, message):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cases, "MAX_CASES", 20_000)
-    make(tmp_path)
-
-    def refused():
-        with pytest.raises(og.InvalidArgumentsError, match=message):
-            cases.cases_of([], None, ["a"])
-
-    assert seconds(refused) < 10
-
-
-def test_a_line_of_too_many_combinations_is_one_case(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a").write_text(f"--dt={'f32,' * 200} --mb={'1,' * 200} --case=x")
-    (case,) = cases.cases_of([], None, ["a"])
-    assert "40401 combinations, at most 10000" in case.error
+# -- options
 
 
 @pytest.mark.parametrize("word", ["--mb=", "--in-shapes=0:", "--in-shapes=", "--op-attrs=0:axis:"])
@@ -352,54 +256,6 @@ def test_long_numbers_are_refused(word):
         with pytest.raises(og.InvalidArgumentsError):
             for rewriting in options.parse_rewritings([word + digits]):
                 rewriting.apply(document)
-
-
-# -- logs
-
-START = "onednn_verbose,v1,"
-LONG = 300_000
-LOGS = {
-    "commas": f"{START}primitive,exec,cpu,matmul{',' * LONG}1",
-    "markers": START * (LONG // 18),
-    "colons": f"{START}primitive,exec,cpu,matmul,brg,undef,src{':' * LONG},,,4x8:8x8,0.5",
-    "ops": f"{START}graph,exec,cpu,100016,{'a;' * (LONG // 2)},in0_f32:1:any:undef:-1:any,b,1",
-    "ports": f"{START}graph,exec,cpu,1,m,m,{'in0_f32:1:any:undef:-1:any ' * (LONG // 30)},f,b,d,1",
-    "digits": f"{START}primitive,exec,cpu,matmul,brg,undef,,,,4x8,{'9' * LONG}",
-    "post-ops": f"{START}primitive,exec,cpu,matmul,b,u,s:f32::blocked:ab::f0,attr-post-ops:"
-    f"{'+' * LONG},,4x8,1",
-}
-
-
-@pytest.mark.parametrize("name", LOGS)
-def test_long_lines_of_a_log_take_time_by_their_length(name):
-    text = LOGS[name] + "\n"
-    assert seconds(lambda: og.verbose_log(text).summary(problems=True)) < 10
-
-
-def test_lines_and_logs_have_limits(tmp_path, monkeypatch):
-    path = tmp_path / "run.log"
-    path.write_text("x" * (3 * files.LONGEST_LINE) + f"\n{START}info,cpu,isa:Intel AVX\n")
-    with path.open() as opened:
-        assert [len(s) for s in files.lines_of(opened)][:3] == [files.LONGEST_LINE] * 3
-    assert len(og.verbose_log(path)) == 1
-    monkeypatch.setattr(files, "LARGEST_TEXT", 1000)
-    with pytest.raises(og.InvalidArgumentsError, match="at most 1000 characters are read"):
-        og.verbose_log(path)
-
-
-def test_a_log_without_a_line_break_takes_bounded_memory(tmp_path):
-    with open(tmp_path / "run.log", "wb") as file:
-        file.truncate(1 << 28)
-    python(
-        f"""
-        import sys
-        sys.path.insert(0, {str(HELPERS)!r})
-        from peaks import peak_within
-        from onednn_graph_py.tools.command_line import main
-        with peak_within(100_000 << 10):
-            assert main(["log", {str(tmp_path / "run.log")!r}]) == 0
-        """
-    )
 
 
 # -- memory that others describe
@@ -538,19 +394,8 @@ def hostile_files(folder):
         file = str(folder / f"{name}{evil.replace('/', '')}.json")
         Path(file).write_text(json.dumps(document))
         commands += [["explain", "--seconds", "0", "--no-what-if", file], ["export", file]]
-    start = "onednn_verbose,v1,"
-    lines = [
-        f"{start}primitive,exec,cpu,matmul,brg{evil},undef,src:f32::blocked:ab::f0,,,4x8{evil},1",
-        f"{start}primitive,exec,cpu,{evil},1",
-        f"{start}info,cpu,{evil}",
-        f"{start}primitive,create:dispatch,{evil}",
-        f"{start}graph,exec,cpu,1,{evil},op,in0_f32:1:any:undef:-1:any,f,s,{evil},1",
-    ]
-    (folder / "run.log").write_text("\n".join(lines) + "\n")
-    commands.append(["log", "--problems", str(folder / "run.log")])
     commands += [["compare", "--threads", "1", "--seconds", "0", file], ["export", f"--{evil}"]]
-    (folder / "batch").write_text(f"--case={evil}\n--dt={evil}\n--case=x\n")
-    return [*commands, ["replay", "--batch", str(folder / "batch")], ["replay", str(folder)]]
+    return [*commands, ["replay", f"--set=dt={evil}", file], ["replay", str(folder)]]
 
 
 def test_terminals_get_no_control_characters_of_files(tmp_path, capfd):

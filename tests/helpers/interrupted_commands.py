@@ -82,7 +82,6 @@ COMMANDS = {
     ),
     "explain": Command("--seconds 600 wide.json", "--seconds 0.01 small.json"),
     "export": Command("--format cpp-check -o made.cpp long.json", "-o made.py small.json"),
-    "log": Command("-", "-"),
     "onnx": Command("--time --seconds 600 relu.onnx", "relu.onnx", imports="onnx.tools.timing"),
     "replay": Command("--verify long.json", "--verify small.json", helped=True),
     "selftest": Command(
@@ -188,12 +187,8 @@ def end(name: str, number: int, *, group: bool, starting: float, cache: Path | N
         process = _started(words[0], folder)
         assert process.stdin is not None
         try:
-            if name == "log":  # what is more than a pipe holds is taken once the command reads
-                process.stdin.write(b"no line of oneDNN\n" * 20_000)
-                process.stdin.flush()
-            else:
-                begun = wait_until(lambda: at_work(name, process, starting), STARTING)
-                assert begun, f"{name} does not begin: {members(process.pid)}"
+            begun = wait_until(lambda: at_work(name, process, starting), STARTING)
+            assert begun, f"{name} does not begin: {members(process.pid)}"
             assert process.poll() is None, f"{name} has ended: {process.stderr.read()!r}"
             began = time.monotonic()
             (os.killpg if group else os.kill)(process.pid, number)

@@ -85,7 +85,7 @@ def test_every_command_answers_an_interrupt_by_its_status(monkeypatch, capsys):
         command.set_defaults(run=interrupted)
         monkeypatch.setattr(cli, "_parser", lambda _, parser=parser: parser)
         arguments = [name, *(["x"] if name in ("compare", "onnx", "shrink", "explain") else [])]
-        arguments += ["x"] if name in ("export", "log") else []
+        arguments += ["x"] if name == "export" else []
         arguments += ["-o", "x", "--", "x"] if name == "capture" else []
         assert cli.main(arguments) == 130
         assert capsys.readouterr().err == f"{name}: interrupted\n"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from benchdnn_lists import cases_of_list
 from graphs import LINKED
 
 import onednn_graph_py as og
@@ -20,7 +21,7 @@ from onednn_graph_py.safety.defect import WRONG
 from onednn_graph_py.safety.table import DEFECTS, of_effect
 from onednn_graph_py.serialization import GraphDocument, parse
 from onednn_graph_py.serialization.options import Rewriting, parse_rewritings
-from onednn_graph_py.tools.replay import Case, Options, Result, Verdict, cases_of, replay, run_case
+from onednn_graph_py.tools.replay import Case, Options, Result, Verdict, replay, run_case
 from onednn_recipe.settings import Settings
 
 SOURCES = sorted((Settings.from_env().cache_dir / "src").glob("onednn-3.7.2/tests/benchdnn/inputs"))
@@ -150,7 +151,7 @@ def _quick(name: str) -> bool:
 def _expected() -> dict[str, int]:
     """How many partitions oneDNN's lists expect of files that they do not rewrite."""
     made = {}
-    for case in cases_of([], None, [_path("test_graph_all"), _path("test_graph_ci")]):
+    for case in (*cases_of_list(_path("test_graph_all")), *cases_of_list(_path("test_graph_ci"))):
         assert case.rewriting is not None
         rewritten = any(not w.startswith("--expected-n") for w in case.rewriting.words)
         if not rewritten and case.rewriting.expected_partitions is not None:
@@ -241,7 +242,7 @@ def _check_partitions(cases: list[Case], refused: int) -> None:
 
 
 def test_oneDNNs_short_list_of_rewritten_graphs_makes_the_partitions_it_expects():
-    cases = cases_of([], None, [_path("test_graph_ci")])
+    cases = list(cases_of_list(_path("test_graph_ci")))
     assert len(cases) == 185
     _check_partitions(cases, 0)
 
@@ -283,7 +284,7 @@ def _excused(result: Result) -> bool:
 
 @pytest.mark.slow
 def test_oneDNNs_long_list_of_rewritten_graphs_makes_the_partitions_it_expects():
-    cases = cases_of([], None, [_path("test_graph_all")])
+    cases = list(cases_of_list(_path("test_graph_all")))
     assert len(cases) == 2712
     _check_partitions(cases, REFUSED)
 
@@ -298,7 +299,7 @@ def _case_cost(case: Case, refused: float) -> float:
 
 def _small_cases(batch: str, limit: float) -> list[Case]:
     """Up to so costly, the cheapest first; last what costs nothing, as it is refused."""
-    cases = cases_of([], None, [_path(batch)])
+    cases = list(cases_of_list(_path(batch)))
     costs = {i: _case_cost(case, limit) for i, case in enumerate(cases)}
     return [cases[i] for i in sorted(costs, key=costs.__getitem__) if costs[i] <= limit]
 

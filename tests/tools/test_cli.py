@@ -178,7 +178,6 @@ def test_a_misspelt_name_gets_a_suggestion(words, hint, capsys):
         "explain FILE",
         "export FILE",
         "export FILE --format benchdnn",
-        "log FILE",
         "onnx FILE",
         "tune FILE",
         "shrink FILE --while crash",

@@ -20,6 +20,7 @@ from gallery import PATTERNS
 from gallery.measure import _known_shapes
 from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.tools.kernels import find as kernels
+from onednn_graph_py.tools.kernels.log import partitions_of
 from onednn_graph_py.tools.kernels.worker import Job
 
 
@@ -137,6 +138,38 @@ def test_names_that_would_break_a_log_do_not():
     assert step.ops[0].name == name
     assert [k.kind for k in step.kernels] == ["eltwise"]
     assert name not in str(og.explain(b, seconds=0, what_if=False))  # on one line there
+
+
+MATMUL = (
+    "onednn_verbose,v1,primitive,exec,cpu,matmul,brg_matmul:avx512_core,undef,src:f32::blocked:ab::"
+    "f0 wei:f32:ap:blocked:AB16a64b::f0 bia:undef::undef::: dst:f32:a:blocked:ab:128x1:f0,"
+    "attr-scratchpad:user attr-post-ops:eltwise_relu,,4x8:8x16,0.5"
+)
+PARTITION = (
+    "onednn_verbose,v1,graph,exec,cpu,100016,matmul_post_ops,op0;op1,data:NCX; filter:OIX;;,"
+    "in0_f32:7:strided:variable:4x8:8s1 out0_f32:9:opaque:undef:4x16:3,fpm:bf16:true"
+)
+
+
+@pytest.mark.parametrize(
+    ("tail", "implementation"),
+    [
+        ("matmul_t,dnnl_backend", "matmul_t"),
+        ("scratchpad:user:1472,matmul_t,dnnl_backend", "matmul_t"),
+        ("dnnl_backend", ""),
+    ],
+)
+def test_a_partition_comes_behind_its_primitives_in_the_log(tail, implementation):
+    external = "onednn_verbose,v1,primitive,exec:external,graph,x,0.25"
+    lines = ["a line of the program", MATMUL, external, f"{PARTITION},{tail},0.5", MATMUL]
+    (found,) = partitions_of(lines)
+    assert (found.kind, found.implementation) == ("matmul_post_ops", implementation)
+    (product, spent), (other, _) = found.primitives
+    assert (product.kind, product.implementation) == ("matmul", "brg_matmul:avx512_core")
+    assert product.memory == ("src:f32:ab", "wei:f32:AB16a64b", "dst:f32:ab:128x1")
+    assert product.attributes == ("attr-post-ops:eltwise_relu",)
+    assert (product.problem, spent) == ("4x8:8x16", 0.5)
+    assert (other.kind, other.implementation) == ("external", "graph,x")
 
 
 class _Death:

@@ -7,7 +7,7 @@ import os
 import secrets
 import stat
 from collections.abc import Container, Iterable, Iterator
-from typing import BinaryIO, TextIO
+from typing import BinaryIO
 
 from ..errors import InvalidArgumentsError
 
@@ -18,10 +18,6 @@ _KINDS = (
     (stat.S_ISBLK, "a device"),
     (stat.S_ISSOCK, "a socket"),
 )
-
-
-LONGEST_LINE = 1 << 20
-LARGEST_TEXT = 1 << 32  # limits of text that is read line by line, in characters
 
 
 class Unreadable(InvalidArgumentsError):
@@ -67,19 +63,6 @@ def read_limited(
             data += file.read(limit + 1 - len(data))
     _check_size(len(data), limit)
     return data
-
-
-def lines_of(file: TextIO) -> Iterator[str]:
-    """Iterate over the lines of a text, of which very long ones come in pieces.
-
-    - raises `Unreadable`: the text is too large
-    """
-    left = LARGEST_TEXT
-    while line := file.readline(LONGEST_LINE):
-        left -= len(line)
-        if left < 0:
-            raise Unreadable(f"too large: at most {LARGEST_TEXT} characters are read")
-        yield line
 
 
 def _check_size(size: int, limit: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -13,14 +13,7 @@ from ... import _core
 from ...base.processes import calling, instructions, quiet, run
 from ...model.planning.pace import paces
 from ...model.running.model import CompiledGraph
-from ..inspect.verbose_log import read_verbose_log
-from ..inspect.verbose_records import (
-    LoggedPartition,
-    LoggedPrimitive,
-    MemoryDescriptor,
-    PartitionRecord,
-    PrimitiveRecord,
-)
+from .log import LoggedPartition, LoggedPrimitive, partitions_of
 from .worker import MARKER, Job
 
 
@@ -141,59 +134,29 @@ def _heard(text: str) -> dict[int, _Heard]:
     return jobs
 
 
-_Ran = tuple[LoggedPartition, list[PrimitiveRecord]]
-"""A partition in one call, and the primitives that it ran."""
-
-
-def _by_partition(lines: Sequence[str]) -> list[_Ran]:
-    """Return the partitions that ran in a call; the log has their primitives before them."""
-    made: list[_Ran] = []
-    waiting: list[PrimitiveRecord] = []
-    for record in read_verbose_log(lines):
-        if isinstance(record, PrimitiveRecord) and record.operation == "exec":
-            waiting.append(record)
-        elif isinstance(record, PartitionRecord) and record.operation == "exec":
-            made.append((record.partition, waiting))
-            waiting = []
-    return made
-
-
-def _memory_text(of: MemoryDescriptor) -> str:
-    layout = of.tag or of.format_kind
-    return f"{of.name}:{of.dtype}:{layout}" + (f":{of.strides}" if of.strides else "")
-
-
-def _counted(
-    primitives: Sequence[PrimitiveRecord],
-) -> Iterator[tuple[LoggedPrimitive, int, float]]:
-    """Group equal primitives, in order; yields each with its count and its seconds."""
-    counts = Counter(p.primitive for p in primitives)
-    for primitive, count in counts.items():
-        spent = sum(p.milliseconds for p in primitives if p.primitive == primitive)
-        yield primitive, count, spent / 1e3
+def _counted(partition: LoggedPartition) -> dict[LoggedPrimitive, tuple[int, float]]:
+    """Return the number of runs of each primitive, in order, and their seconds together."""
+    counts = Counter(primitive for primitive, _ in partition.primitives)
+    return {
+        one: (count, sum(ms for other, ms in partition.primitives if other == one) / 1e3)
+        for one, count in counts.items()
+    }
 
 
 def _kernel(
     of: LoggedPrimitive, when: Literal["each call", "first call"], count: int, seconds: float
 ) -> Kernel:
     return Kernel(
-        of.kind,
-        of.implementation,
-        tuple(_memory_text(m) for m in of.memory if m.dtype != "undef"),
-        tuple(a for a in of.attributes if a != "attr-scratchpad:user"),
-        of.problem,
-        when,
-        count,
-        seconds,
+        of.kind, of.implementation, of.memory, of.attributes, of.problem, when, count, seconds
     )
 
 
-def _step(first: _Ran, later: Sequence[_Ran]) -> StepKernels:
+def _step(first: LoggedPartition, later: Sequence[LoggedPartition]) -> StepKernels:
     """Collect a step's kernels: first those of each call, then those of the first call alone."""
     counts: dict[LoggedPrimitive, int] = {}
     spent: dict[LoggedPrimitive, list[float]] = {}
-    for _, primitives in later:
-        for primitive, count, seconds in _counted(primitives):
+    for partition in later:
+        for primitive, (count, seconds) in _counted(partition).items():
             counts[primitive] = count
             spent.setdefault(primitive, []).append(seconds)
     kernels = [
@@ -201,12 +164,11 @@ def _step(first: _Ran, later: Sequence[_Ran]) -> StepKernels:
         _kernel(p, "each call", count, min(spent[p]))
         for p, count in counts.items()
     ]
-    partition, primitives = first
-    for primitive, count, seconds in _counted(primitives):
+    for primitive, (count, seconds) in _counted(first).items():
         more = count - counts.get(primitive, 0)
         if more > 0:
             kernels.append(_kernel(primitive, "first call", more, seconds * more / count))
-    return StepKernels(partition, tuple(kernels))
+    return StepKernels(first, tuple(kernels))
 
 
 def _understood(heard: _Heard) -> Kernels:
@@ -215,7 +177,7 @@ def _understood(heard: _Heard) -> Kernels:
         return Kernels(unknown=heard.failed)
     if heard.steps is None or not heard.ended:
         return Kernels(unknown="the process that logs ended early")
-    calls = [_by_partition(lines) for lines in heard.calls]
+    calls = [list(partitions_of(lines)) for lines in heard.calls]
     wanted = [tuple(step) for step in heard.steps if step[0] == "oneDNN"]
     for call in calls:
         if len(call) != len(wanted):

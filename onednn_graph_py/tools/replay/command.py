@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ...base.errors import InvalidArgumentsError
 from ...base.text.names import printable
 from ...base.text.numbers import or_dash
 from ...base.text.options import add_command, add_forms, add_seed, add_set, add_timeout, at_least
@@ -87,19 +86,12 @@ def add_replay(commands: Any) -> None:
         "graphs/ --verify",
         more=_MORE,
     )
-    parser.add_argument("place", nargs="*", help="a file, a folder, or a pattern such as '*.json'")
+    parser.add_argument("place", nargs="+", help="a file, a folder, or a pattern such as '*.json'")
     add_set(
         parser,
         "rewrite the graph as benchdnn does: in-shapes=0:2x3*ba, op-attrs=0:strides:2x2, "
         "dt=bf16, dt=0:u8+2:s8, op-kind=0:GELU, mb=4, attr-fpmath=bf16, property=1:constant, "
         "engine=cpu, expected-n-partitions=1; commas separate several values",
-    )
-    parser.add_argument(
-        "--batch",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="run the graphs that a batch file of benchdnn names",
     )
     parser.add_argument("--partition-only", action="store_true", help="only partition the graphs")
     parser.add_argument("--verify", action="store_true", help="compare with the NumPy reference")
@@ -135,9 +127,7 @@ def _run(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         as_is=arguments.as_is,
     )
-    cases = cases_of(arguments.place, arguments.set, arguments.batch)
-    if not cases:
-        raise InvalidArgumentsError("no file is given")
+    cases = cases_of(arguments.place, arguments.set)
     results: list[Result] = []
     failed = 0
     try:

@@ -81,8 +81,6 @@ class Ended(Exception):
 
 def read(case: Case) -> GraphDocument:
     """Read a case's file, and rewrite the graph as the case requires."""
-    if case.error:
-        raise Ended(Verdict.REFUSED, case.error)
     try:
         document = parse(case.path)
     except (GraphFormatError, OSError) as e:

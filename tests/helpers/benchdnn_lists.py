@@ -1,0 +1,42 @@
+"""benchdnn's batch files: the graphs that oneDNN's own lists of cases name, with their options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from onednn_graph_py.serialization.options import parse_rewritings
+from onednn_graph_py.tools.replay import Case
+
+
+def _words(text: str) -> Iterator[str]:
+    """``#`` begins a comment; a backslash at the end of a line joins its last word and the next."""
+    begun = ""
+    for line in text.splitlines():
+        for word in line.partition("#")[0].split():
+            begun += word
+            if word.endswith("\\"):
+                begun = begun[:-1]
+            else:
+                yield begun
+                begun = ""
+
+
+def cases_of_list(batch: Path | str, options: dict[str, str] | None = None) -> Iterator[Case]:
+    """Yield the cases of a batch file; its options persist between lines and files."""
+    options = {} if options is None else options
+    batch = Path(batch)
+    near = [batch.parent, *batch.parents[1:4]]
+    for word in _words(batch.read_text()):
+        name, _, value = word.partition("=")
+        file = next((folder / value for folder in near if (folder / value).is_file()), Path(value))
+        if name == "--reset":
+            options.clear()
+        elif name == "--batch":
+            yield from cases_of_list(file, options)
+        elif name == "--case":
+            # By default benchdnn expects a single partition.
+            for rewriting in parse_rewritings(["--expected-n-partitions=1", *options.values()]):
+                yield Case(str(file), rewriting)
+        else:
+            options[name] = word
