@@ -1,4 +1,4 @@
-"""Measure how throughput grows with processes that each run a model on cores of their own.
+"""Measure how throughput grows with processes that each run a model.
 
 Every worker has the same model and a batch of its own, and calls it again and again, so that
 nothing but the cores, their caches and the memory are shared. Counts of workers take turns; the
@@ -34,12 +34,12 @@ def model(width: int, layers: int, rows: int, dtype: str) -> og.CompiledGraph:
     return b.compile(threads=1, slow_fusions="run")
 
 
-def work(packed: bytes, threads: int, affinity, pipe) -> None:
+def work(packed: bytes, threads: int, pipe) -> None:
     """Answer each number of seconds with the seconds of the calls made in them."""
-    predictor = Predictor(pickle.loads(packed), threads, affinity)
+    predictor = Predictor(pickle.loads(packed), threads)
     x = np.ones(predictor.model.inputs[0].shape, np.float32)
     predictor([x])
-    pipe.send(predictor.cores)
+    pipe.send(None)
     while seconds := pipe.recv():
         begin = now = time.monotonic()
         taken = []
@@ -53,18 +53,17 @@ def work(packed: bytes, threads: int, affinity, pipe) -> None:
 class Workers:
     """Processes that wait for a round."""
 
-    def __init__(self, packed: bytes, count: int, threads: int, affinity: str | None) -> None:
+    def __init__(self, packed: bytes, count: int, threads: int) -> None:
         context = multiprocessing.get_context("spawn")
         self.processes, self.pipes = [], []
         for _ in range(count):
             here, there = context.Pipe()
-            process = context.Process(
-                target=work, args=(packed, threads, affinity, there), daemon=True
-            )
+            process = context.Process(target=work, args=(packed, threads, there), daemon=True)
             process.start()
             self.processes.append(process)
             self.pipes.append(here)
-        self.cores = [pipe.recv() for pipe in self.pipes]
+        for pipe in self.pipes:
+            pipe.recv()
 
     def round(self, seconds: float) -> tuple[float, list[float]]:
         """Return the calls in a second of all, and the seconds of each call."""
@@ -98,36 +97,28 @@ def main() -> None:
     options = parser.parse_args()
     made = model(options.width, options.layers, options.rows, options.dtype)
     packed = pickle.dumps(made)
-    best: dict[tuple[int, bool], tuple[float, list[float]]] = {}
-    told: dict[tuple[int, bool], object] = {}
+    best: dict[int, tuple[float, list[float]]] = {}
     for _ in range(options.rounds):
         for count in options.workers:
-            for pinned in (True, False):
-                # Processes for each round: those of another count would keep their cores.
-                workers = Workers(packed, count, options.threads, "auto" if pinned else None)
-                key = count, pinned
-                told[key] = workers.cores
-                try:
-                    best[key] = max(best.get(key, (0.0, [])), workers.round(options.seconds))
-                finally:
-                    workers.end()
+            workers = Workers(packed, count, options.threads)
+            try:
+                best[count] = max(best.get(count, (0.0, [])), workers.round(options.seconds))
+            finally:
+                workers.end()
     size = made.stats().memory_bytes / 1e6
     print(
         f"{options.layers} products with {options.width} x {options.width} weights, {size:.0f} MB"
     )
-    print(f"workers  threads  pinned  batches/s  over {options.workers[0]}  median ms  95 % ms")
+    print(f"workers  threads  batches/s  over {options.workers[0]}  median ms  95 % ms")
     records = []
-    for (count, pinned), (rate, taken) in best.items():
-        over = rate / best[options.workers[0], pinned][0]
+    for count, (rate, taken) in best.items():
+        over = rate / best[options.workers[0]][0]
         quantiles = statistics.quantiles(taken, n=20) if len(taken) > 1 else taken * 19
         median, high = quantiles[9] * 1e3, quantiles[18] * 1e3
-        cores = sum(map(len, told[count, pinned])) if pinned else 0
-        word = "yes" if cores == count * options.threads else "in part" if cores else "no"
         print(
-            f"{count:7}  {options.threads:7}  {word:>6}  {rate:9.1f}  {over:6.2f}  {median:9.2f}"
-            f"  {high:7.2f}"
+            f"{count:7}  {options.threads:7}  {rate:9.1f}  {over:6.2f}  {median:9.2f}  {high:7.2f}"
         )
-        records.append({"workers": count, "pinned": word, "rate": rate, "over first": over})
+        records.append({"workers": count, "rate": rate, "over first": over})
     if options.json:
         options.json.write_text(json.dumps(records, indent=1))
 

@@ -726,10 +726,8 @@ def selftests():
 @case(2, kernels=1)
 def predictors():
     def run():
-        with parallel.Predictor(
-            builder().compile, threads=1, affinity=None, prepare=[X.shape]
-        ) as made:
-            made({"x": X})
+        made = parallel.Predictor(builder().compile, threads=1, prepare=[X.shape])
+        made({"x": X})
         fails(lambda: parallel.Predictor(builder().compile, threads=0))
         og.clear_caches()
 

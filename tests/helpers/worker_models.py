@@ -34,33 +34,6 @@ def batches(count: int, rows: int = 4, width: int = 64) -> list[dict[str, np.nda
     ]
 
 
-def masks_by_thread() -> dict[int, frozenset[int]]:
-    """The CPUs of each thread of this process."""
-    threads = [int(p.name) for p in Path("/proc/self/task").iterdir()]
-    return {t: frozenset(os.sched_getaffinity(t)) for t in threads}
-
-
-def masks() -> set[frozenset[int]]:
-    """The sets of CPUs of all threads of this process."""
-    return {*masks_by_thread().values()}
-
-
-def hold(packed: bytes, queue, wait: float, affinity="required") -> None:
-    """Make a predictor, tell its cores or the error, and keep it."""
-    import pickle
-
-    model = pickle.loads(packed)
-    try:
-        predictor = Predictor(model, threads=1, affinity=affinity, prepare=[(4, 64)])
-    except og.OneDNNError as e:
-        queue.put(str(e))
-    else:
-        y = predictor(batches(1)[0])["y"]
-        queue.put((os.getpid(), predictor.cores, masks(), y))
-        time.sleep(wait)
-        predictor.close()
-
-
 class SlowToCompile:
     """A model that takes seconds to compile, and leaves a file when it has."""
 
@@ -94,4 +67,4 @@ def start(packed: bytes) -> None:
 def work(batch):
     """Run a batch in a worker; return also where."""
     assert local is not None
-    return local(batch), os.getpid(), local.cores
+    return local(batch), os.getpid()

@@ -266,23 +266,6 @@ assert all(done())
     )
 
 
-def test_an_interrupted_predictor_answers_the_next_batch_and_gives_its_cores_back():
-    python(
-        CALLS
-        + """
-import os
-from onednn_graph_py.tools.parallel import Predictor
-before = os.sched_getaffinity(0)
-with Predictor(long_model(), threads=1) as predictor:
-    (expected,) = predictor({"x": X}).values()
-    assert interrupted(lambda: predictor({"x": X}), 0.05)
-    (again,) = predictor({"x": X}).values()
-    assert (again == expected).all()
-assert os.sched_getaffinity(0) == before
-"""
-    )
-
-
 # -- helper processes
 
 HELPED = """

@@ -1,17 +1,14 @@
-"""A model as a worker: `Predictor`."""
+"""Models in many processes: `Predictor` is a worker of Ray, joblib or concurrent.futures."""
 
 from __future__ import annotations
 
-import warnings
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MethodType
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
-from ...base.errors import InvalidArgumentsError, UnimplementedError
-from .cores import UnpinnedWarning, give_back, holding, reserve
+from ..base.errors import InvalidArgumentsError
 
-Affinity = Literal["auto", "required"] | None
+__all__ = ["Model", "Predictor"]
 
 
 class Model(Protocol):
@@ -42,12 +39,11 @@ class Model(Protocol):
 
 
 class Predictor:
-    """A model that is ready to run in a process of its own, on cores of its own.
+    """A model that is ready to run in a process of its own.
 
-    It is made in the process in which it is to run: it reserves free cores there, keeps all threads
-    of the process on them, and compiles the model. It pickles as the model and the arguments, so
-    whoever unpickles it gets a predictor that is made anew. Batches are dicts of arrays by name, as
-    Ray Data has them, or sequences of arrays.
+    It compiles the model in the process in which it is made. It pickles as the model and the
+    arguments, so whoever unpickles it gets a predictor that is made anew. Batches are dicts of
+    arrays by name, as Ray Data has them, or sequences of arrays.
 
     Parameters
     ----------
@@ -58,27 +54,13 @@ class Predictor:
         Threads of a call. The model is compiled anew if it has others; by default they stay. A
         model that was compiled without a number has as many as ``OMP_NUM_THREADS`` says, where it
         is unpickled; Ray sets that to ``num_cpus``.
-    affinity : str, optional
-        ``auto`` reserves a core for each thread, and gives an `UnpinnedWarning` if there are not
-        enough: then the process runs on all of its CPUs, as with None. ``required`` raises instead.
     prepare : iterable of sets of shapes
         Shapes that are compiled at once; each is an argument of `CompiledGraph.prepare`.
 
     Raises
     ------
     InvalidArgumentsError
-        An argument is invalid, or the cores are not free.
-    UnimplementedError
-        The model runs on a SYCL queue, and `affinity` is not None; or the system can't reserve
-        cores, and they are ``required``.
-
-    Notes
-    -----
-    Cores are reserved among processes of one user on one machine, or in one container, that share
-    the package's cache folder. They are whole cores before hyper-threads, and of one NUMA node
-    where one has enough. The predictors of a process share its cores; they are free again when the
-    last one is closed or deleted, or when the process ends, also by a kill. A forked process has no
-    cores reserved and runs on all.
+        An argument is invalid.
 
     Examples
     --------
@@ -86,10 +68,8 @@ class Predictor:
     >>> b = og.GraphBuilder()
     >>> x = b.input((-1, 2), "f32", name="x")
     >>> b.output(y=x.relu())
-    >>> worker = og.parallel.Predictor(b.compile(), threads=1, affinity=None, prepare=[(3, 2)])
-    >>> with worker as predictor:
-    ...     batch = {"x": np.array([[-1, 1]], np.float32), "id": np.array([7])}
-    ...     predictor(batch)
+    >>> predictor = og.parallel.Predictor(b.compile(), threads=1, prepare=[(3, 2)])
+    >>> predictor({"x": np.array([[-1, 1]], np.float32), "id": np.array([7])})
     {'id': array([7]), 'y': array([[0., 1.]], dtype=float32)}
     """
 
@@ -97,67 +77,32 @@ class Predictor:
         self,
         model: Model | Callable[[], Model],
         threads: int | None = None,
-        affinity: Affinity = "auto",
         prepare: Iterable[Any] = (),
     ) -> None:
         if threads is not None and (
             isinstance(threads, bool) or not isinstance(threads, int) or threads < 1
         ):
             raise InvalidArgumentsError(f"threads must be a whole number above 0, got {threads!r}")
-        if affinity not in ("auto", "required", None):
-            raise InvalidArgumentsError(
-                f"affinity must be 'auto', 'required' or None, got {affinity!r}"
-            )
-        self.__setstate__((model, threads, affinity, tuple(prepare)))
+        self.__setstate__((model, threads, tuple(prepare)))
 
     def __getstate__(self) -> Any:
         # What was given, or else a model that has been compiled for the right threads already.
         source = self._model if _is_model(self._source) else self._source
-        return source, self._threads, self._affinity, self._prepare
+        return source, self._threads, self._prepare
 
     def __setstate__(self, state: Any) -> None:
         self._source: Any
         self._threads: int | None
-        self._affinity: Affinity
-        self._source, self._threads, self._affinity, self._prepare = state
+        self._source, self._threads, self._prepare = state
         model = self._source if _is_model(self._source) else _made(self._source)
         if self._threads is not None and self._threads != model.threads:
             model = model.with_threads(self._threads)
         self._model: Model = model
-        self._hold = self._reserved()
-        self._close = weakref.finalize(self, give_back, self._hold)
-        try:
-            if self._prepare:
-                self._model.prepare(*self._prepare)
-        except BaseException:
-            self.close()
-            raise
+        if self._prepare:
+            self._model.prepare(*self._prepare)
 
     def __repr__(self) -> str:
-        if not self._close.alive:
-            state = "closed"
-        else:
-            state = f"cores {', '.join(map(str, self.cores))}" if self.cores else "not pinned"
-        return f"<Predictor {self._model.name!r}: {self.threads} threads, {state}>"
-
-    def _reserved(self) -> int:
-        if self._affinity is None:
-            return 0
-        if getattr(self._model, "queue", None) is not None:
-            raise UnimplementedError(
-                f"{self._model.name}: a model on a SYCL queue can't be pinned: SYCL's runtime "
-                "decides how many threads its device has, and all of them would share a few cores; "
-                "use affinity=None, and limit a CPU device by DPCPP_CPU_NUM_CUS"
-            )
-        try:
-            return reserve(self.threads)
-        except (InvalidArgumentsError, UnimplementedError) as e:
-            if self._affinity == "required":
-                raise
-            _warn(f"{self._model.name} runs unpinned. {e}")
-            return 0
-
-    # -- what it is
+        return f"<Predictor {self._model.name!r}: {self.threads} threads>"
 
     @property
     def model(self) -> Model:
@@ -168,18 +113,6 @@ class Predictor:
     def threads(self) -> int:
         """Threads of a call."""
         return self._model.threads
-
-    @property
-    def cores(self) -> tuple[int, ...]:
-        """The CPUs that this process has reserved; none if it is not pinned."""
-        return holding(self._hold)
-
-    @property
-    def ready(self) -> bool:
-        """Whether it is compiled and open. It is so when the constructor returns, until `close`."""
-        return self._close.alive
-
-    # -- calls
 
     def __call__(self, batch: Mapping[str, Any] | Sequence[Any]) -> Any:
         """Run the model on a batch.
@@ -198,13 +131,11 @@ class Predictor:
         Raises
         ------
         InvalidArgumentsError
-            Inputs are missing, such an entry has the name of an output, or the predictor is closed.
+            Inputs are missing, or such an entry has the name of an output.
         OneDNNError, TypeError
             The model refuses the batch. The predictor goes on with the next one.
         """
         model = self._model
-        if not self._close.alive:
-            raise InvalidArgumentsError(f"{model.name}: the predictor is closed")
         if not isinstance(batch, Mapping):
             if isinstance(batch, (list, tuple)):
                 return list(_results(model, model(*batch)))
@@ -229,18 +160,6 @@ class Predictor:
         made.update(zip(model.output_names, results, strict=True))
         return made
 
-    # -- its end
-
-    def close(self) -> None:
-        """Give the cores back. A closed predictor still pickles."""
-        self._close()
-
-    def __enter__(self) -> Predictor:
-        return self
-
-    def __exit__(self, *of: object) -> None:
-        self.close()
-
 
 def _results(model: Model, made: Any) -> Sequence[Any]:
     return [made] if len(model.output_names) == 1 else made
@@ -263,14 +182,3 @@ def _made(source: Any) -> Model:
         )
     model: Model = made
     return model
-
-
-_warned = False
-
-
-def _warn(message: str) -> None:
-    """Warn, once in a process."""
-    global _warned
-    if not _warned:
-        _warned = True
-        warnings.warn(message, UnpinnedWarning, stacklevel=5)
