@@ -123,9 +123,8 @@ def diagram(
     shapes : sequence of shapes, optional
         Shapes of the inputs of a model with unknown dims; by default those of its last call.
     max_nodes : int, optional
-        If there are more ops, they are joined until so few nodes are left: first repeated parts of
-        the graph, then whole partitions, then partitions that run one after the other. None to
-        draw every op.
+        If there are more ops, those of each partition are drawn as one node, and if there are still
+        more, those of partitions that run one after the other. None to draw every op.
     scopes : int
         Draw the ops of each `GraphBuilder.scope` as one node: 1 for the outermost scopes, 2 for
         those inside them; 0 for none. Ops without a name are in no scope.

@@ -62,15 +62,13 @@ class OpNode:
     members : tuple of int
         The ops that it stands for, by their number in the graph.
     kinds : tuple of str
-        The members' kinds, in order; if a part repeats, those of one repetition.
+        The members' kinds, in order.
     name, last : str
         The names of the first member and, if there are several, of the last one.
     group : int or None
         Index into `Drawing.groups`; None if it is in no partition.
     constants, constant_bytes : int
         The number of constants that it reads, and their bytes.
-    times : int
-        The number of equal parts of the graph that it stands for.
     scope : str
         The title of ops that may be in several groups: a scope of names, or a slice of a large
         graph; else empty.
@@ -86,7 +84,6 @@ class OpNode:
     constants: int = 0
     constant_bytes: int = 0
     last: str = ""
-    times: int = 1
     scope: str = ""
     groups: int = 1
 
@@ -107,7 +104,6 @@ class Group:
 
     title: str
     status: Status
-    times: int = 1  # the number of equal groups that it stands for
 
 
 @dataclass(frozen=True)
@@ -119,8 +115,7 @@ class Edge:
     target: str
     tensors: tuple[Tensor, ...]  # each tensor once
     links: int  # the number of ports of ops, and of outputs, that read them along this edge
-    # whether the target is drawn before the source: the next repetition of a part, or a scope that
-    # is left and entered again
+    # whether the target is drawn before the source: a scope that is left and entered again
     back: bool = False
 
 

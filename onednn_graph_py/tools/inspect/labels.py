@@ -75,8 +75,6 @@ def node_lines(drawing: Drawing, node: OpNode) -> list[str]:
         lines = [kinds_text(node.kinds)]
         if node.name or node.last:
             lines.append(_names(node))
-    if node.times > 1:
-        lines.append(f"{node.times} times")
     if node.constants:
         lines.append(f"{counted(node.constants, 'constant')}, {bytes_text(node.constant_bytes)}")
     marks = {
@@ -104,6 +102,5 @@ def edge_lines(edge: Edge) -> list[str]:
 def title_lines(drawing: Drawing) -> list[str]:
     """Return the title: the graph, the numbers of its parts, and the notes."""
     ops = sum(len(node.members) for node in drawing.nodes)
-    groups = sum(group.times for group in drawing.groups)
-    size = f"{counted(ops, 'op')} in {counted(groups, _called(drawing))}"
+    size = f"{counted(ops, 'op')} in {counted(len(drawing.groups), _called(drawing))}"
     return [f"{visible(drawing.title)}: {size}", *(visible(n, 160) for n in drawing.notes)]
