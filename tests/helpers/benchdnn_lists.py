@@ -29,14 +29,15 @@ def cases_of_list(batch: Path | str, options: dict[str, str] | None = None) -> I
     near = [batch.parent, *batch.parents[1:4]]
     for word in _words(batch.read_text()):
         name, _, value = word.partition("=")
-        file = next((folder / value for folder in near if (folder / value).is_file()), Path(value))
         if name == "--reset":
             options.clear()
-        elif name == "--batch":
-            yield from cases_of_list(file, options)
+        elif name not in ("--batch", "--case"):
+            options[name] = word
+            continue
+        files = [folder / value for folder in near if value and (folder / value).is_file()]
+        if name == "--batch":
+            yield from cases_of_list(files[0], options)
         elif name == "--case":
             # By default benchdnn expects a single partition.
             for rewriting in parse_rewritings(["--expected-n-partitions=1", *options.values()]):
-                yield Case(str(file), rewriting)
-        else:
-            options[name] = word
+                yield Case(str(files[0]), rewriting)
