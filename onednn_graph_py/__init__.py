@@ -18,8 +18,8 @@ models         `CompiledGraph`, which `GraphBuilder.compile` makes; `fill_inputs
 front ends     `torch`, `onnx`, `parallel` (many processes), `frontends` for those of your own
 graph files    `load`, `dump`, `serialization`, `capture`, `replay`, `shrinking`, `export`
 seeing         `explain`, `diagram`, `profile`, `compare`
-what runs      `version`, `devices`, `capabilities`, `selftest`, `tuning`; `ops` and
-               `reference` say what each op takes and computes
+what runs      `version`, `devices`, `selftest`, `tuning`; `ops` and `reference` say what
+               each op takes and computes
 settings       `set_num_threads`, `set_max_cpu_isa`, `cache_info`, `clear_caches`; `dtypes`
 errors         `OneDNNError`, from which all are derived; `errors` lists them
 
@@ -106,7 +106,6 @@ if TYPE_CHECKING:
     from .base import ocl_interop, sycl_interop
     from .machine.constant_cache import CacheInfo, cache_info, clear_caches
     from .machine.hardware import Device, Devices, devices
-    from .machine.probing import Capabilities, Capability, capabilities
     from .model.building.builder import GraphBuilder
     from .model.building.value import Value
     from .model.checking.expected import OutputCheck, Verification
@@ -144,7 +143,6 @@ _LATE = {
     "tools.inspect.diagram": ("Diagram", "diagram"),
     "tools.inspect.profile": ("Profile", "profile"),
     "machine.constant_cache": ("CacheInfo", "cache_info", "clear_caches"),
-    "machine.probing": ("Capabilities", "Capability", "capabilities"),
     "model.running.model": ("CompiledGraph", "Stats", "Step", "assert_fused"),
     "model.running.tracing": ("jit", "trace"),
     "serialization": ("load",),
@@ -243,9 +241,6 @@ __all__ = [  # noqa: RUF022 (grouped as oneDNN's documentation is)
     # operations
     "ops",
     "reference",
-    "capabilities",
-    "Capabilities",
-    "Capability",
     # modes
     "accumulation_mode",
     "fpmath_mode",

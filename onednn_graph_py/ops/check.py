@@ -1,13 +1,10 @@
-"""Check an op by its kind: `check`, and the data types that its schema allows."""
+"""Check an op by its kind: `check`."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..base.errors import InvalidGraphOpError
-from ..base.linked import linked_version
 from .attributes import spelling
 from .inference import infer_outputs
 from .lookup import row
@@ -74,40 +71,3 @@ def check(
     (TensorSpec(shape=(8, 10), dtype='f32'),)
     """
     return infer_outputs(row(kind), inputs, attrs, outputs, name=name, id=id, version=version)
-
-
-def type_combinations(
-    kind: str, version: Version | None = None
-) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Return the data types that an op's schema allows for the ports of its sample.
-
-    - `version`: the version of oneDNN; the linked one by default
-    - returns: the data types of the inputs and of the outputs, port by port
-    """
-    schema = row(kind).at(version or linked_version())
-    shapes, attrs = schema.sample
-    unsaid: list[SpecLike] = [(shape, None) for shape in shapes]
-    outputs = len(check(kind, unsaid, attrs, version=version))
-    ports = [schema.port("inputs", i) for i in range(len(shapes))]
-    ports += [schema.port("outputs", i) for i in range(outputs)]
-    variables = [p.type for p in ports if p is not None]
-    names = list(dict.fromkeys(variables))
-    if not names:  # no port that the op must have, so nothing to choose
-        return []
-    made = []
-    for chosen in itertools.product(*(schema.types[name] for name in names)):
-        types = dict(zip(names, chosen, strict=True))
-        dtypes = tuple(types[v] for v in variables)
-        given, expected = dtypes[: len(shapes)], dtypes[len(shapes) :]
-        try:
-            check(
-                kind,
-                list(zip(shapes, given, strict=True)),
-                attrs,
-                [(None, dtype) for dtype in expected],
-                version=version,
-            )
-        except InvalidGraphOpError:
-            continue
-        made.append((given, expected))
-    return made

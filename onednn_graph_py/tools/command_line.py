@@ -24,7 +24,6 @@ from ..machine.hardware.facts import cpu_data_types
 
 _MODULES = {
     "ops": "ops.command",
-    "capabilities": "machine.probing.command",
     "devices": "machine.hardware.command",
     "replay": "tools.replay.command",
     "compare": "tools.comparing.command",

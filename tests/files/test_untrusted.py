@@ -27,7 +27,6 @@ import onednn_graph_py as og
 from onednn_graph_py import export, serialization
 from onednn_graph_py.base.text.owners import changed_by_others
 from onednn_graph_py.machine import store
-from onednn_graph_py.machine.probing import store as probed
 from onednn_graph_py.model.verdicts import Outcome
 from onednn_graph_py.model.verdicts.kept import Kept
 from onednn_graph_py.serialization import options, read
@@ -98,8 +97,6 @@ def loading_limit(name):
 
 def read_as_all_results(file, signature="a partition"):
     """Read a file as each of the results that are kept; what is found must be one of these."""
-    found = probed.load(file, 2)
-    assert found is None or all(type(word) is str for pair in found for word in pair)
     rates = peaks._kept(file)
     assert rates is None or 0 < rates["bandwidth"] < float("inf")
     verdicts = Kept(2)

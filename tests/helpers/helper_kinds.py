@@ -13,7 +13,6 @@ if "FROZEN" in os.environ:
 
 import onednn_graph_py as og
 from onednn_graph_py.base import processes
-from onednn_graph_py.machine import probing
 from onednn_graph_py.machine.hardware import look
 from onednn_graph_py.tools import command_line as cli
 from onednn_graph_py.tools.comparing.installs import HERE, find_install
@@ -38,7 +37,7 @@ for name in NAMES:
             f"    ran.write(f'{name} {{sys.argv}} {{os.getppid()}}\\n')\n"
         )
 
-# Replay, verdicts, kernels, refusals, devices, forks, probing, comparing.
+# Replay, verdicts, kernels, refusals, devices, forks, comparing.
 assert cli.main(["replay", "graph.json"]) == 0
 assert b.compile(check="verify")
 print(explain(b, seconds=0, what_if=False))
@@ -53,7 +52,6 @@ except og.OneDNNError as e:
 assert not look.seen().failures
 with processes.Isolated() as forks:
     assert forks.call(os.getcwd, timeout=120) == ("returned", os.getcwd())
-assert len(probing._probe(1, lambda done, of: None)) == 1
 worker = find_install(HERE).start()
 worker.answer()
 worker.stop()

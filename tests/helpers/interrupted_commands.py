@@ -75,7 +75,6 @@ class Command:
 
 # `ops` and `devices` are over too soon to be interrupted on purpose.
 COMMANDS = {
-    "capabilities": Command("--refresh", ""),
     "capture": Command("-o captured -- sleep 600", "-o captured -- true"),
     "compare": Command(
         "--threads 1,2 --seconds 600 wide.json", "--threads 1 --seconds 0 small.json", helped=True
@@ -162,7 +161,7 @@ def at_work(name: str, process: subprocess.Popen[bytes], starting: float) -> boo
     """Whether a command has begun with what takes long."""
     found = members(process.pid)
     helpers = [seconds for pid, (seconds, _) in found.items() if pid != process.pid]
-    if name in ("capabilities", "capture"):
+    if name == "capture":
         return bool(helpers)
     if COMMANDS[name].helped:
         return max(helpers, default=0.0) > starting or len(helpers) > 1

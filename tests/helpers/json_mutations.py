@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 from mutation_worker import work
+from op_probes import type_combinations
 
 import onednn_graph_py as og
 from onednn_graph_py import serialization
 from onednn_graph_py.base.linked import linked_version
-from onednn_graph_py.ops.check import type_combinations
 
 UNKNOWN = -(2**63)
 

@@ -3,6 +3,7 @@
 Shapes are left unknown: oneDNN checks them when it compiles, not when it takes an op.
 """
 
+import itertools
 import random
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
@@ -11,7 +12,9 @@ from graphs import LINKED
 
 import onednn_graph_py as og
 from onednn_graph_py.ops import OPS
-from onednn_graph_py.ops.check import type_combinations
+from onednn_graph_py.ops.check import check
+from onednn_graph_py.ops.lookup import row
+from onednn_graph_py.ops.terms import Version
 
 Which = Literal["inputs", "outputs"]
 
@@ -31,6 +34,43 @@ class Probe(NamedTuple):
     outputs: tuple[str, ...]
     attrs: dict[str, Any]
     what: str
+
+
+def type_combinations(
+    kind: str, version: Version | None = None
+) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Return the data types that an op's schema allows for the ports of its sample.
+
+    These are the types of the inputs and of the outputs, port by port; of the linked oneDNN by
+    default.
+    """
+    schema = row(kind).at(version or LINKED)
+    shapes, attrs = schema.sample
+    unsaid = [(shape, None) for shape in shapes]
+    outputs = len(check(kind, unsaid, attrs, version=version))
+    ports = [schema.port("inputs", i) for i in range(len(shapes))]
+    ports += [schema.port("outputs", i) for i in range(outputs)]
+    variables = [p.type for p in ports if p is not None]
+    names = list(dict.fromkeys(variables))
+    if not names:  # no port that the op must have, so nothing to choose
+        return []
+    made = []
+    for chosen in itertools.product(*(schema.types[name] for name in names)):
+        types = dict(zip(names, chosen, strict=True))
+        dtypes = tuple(types[v] for v in variables)
+        given, expected = dtypes[: len(shapes)], dtypes[len(shapes) :]
+        try:
+            check(
+                kind,
+                list(zip(shapes, given, strict=True)),
+                attrs,
+                [(None, dtype) for dtype in expected],
+                version=version,
+            )
+        except og.InvalidGraphOpError:
+            continue
+        made.append((given, expected))
+    return made
 
 
 def library_takes(probe: Probe) -> bool:

@@ -13,12 +13,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 from graphs import LINKED, python
+from op_probes import type_combinations
 
 import onednn_graph_py as og
 from onednn_graph_py.base.dtypes import data_type_of, unpack_int4
 from onednn_graph_py.model.building.op_methods import BuilderMethods, ValueMethods, method_name
 from onednn_graph_py.ops import OPS
-from onednn_graph_py.ops.check import check, type_combinations
+from onednn_graph_py.ops.check import check
 
 BF16 = ml_dtypes.bfloat16
 X = np.float32([[1.5, -2, 3], [-4, 5, 0.25]])

@@ -7,11 +7,11 @@ import ast
 from pathlib import Path
 
 import numpy as np
+from op_probes import type_combinations
 
 import onednn_graph_py as og
 from gallery._epilogue import UNARY
 from onednn_graph_py.ops import OPS, check
-from onednn_graph_py.ops.check import type_combinations
 from onednn_graph_py.ops.lookup import with_attribute, with_trait
 from onednn_graph_py.ops.traits import TRAITS
 from onednn_graph_py.reference import call_of, evaluate

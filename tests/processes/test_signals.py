@@ -32,8 +32,7 @@ ENDED = [
 KILLED = [(name, signal.SIGKILL, False) for name in ("compare", "replay", "shrink")]
 # What commands write to by themselves.
 KEPT = {
-    "capabilities": "cache/capabilities", "compare": "cache/paces/", "explain": "cache/paces/",
-    "selftest": "cache/",
+    "compare": "cache/paces/", "explain": "cache/paces/", "selftest": "cache/",
 }  # fmt: skip
 
 

@@ -27,7 +27,7 @@ LAYERS = {
     "base": "errors _enums loading linked dtypes text _dpctl ocl_interop sycl_interop processes"
             " refusals",
     "ops": "",
-    "machine": "hardware probing",
+    "machine": "hardware",
     "safety": "",
     "reference": "",
     "model": "building checking rewriting verdicts planning running checking.verify methods",

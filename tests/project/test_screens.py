@@ -50,7 +50,6 @@ model = b.compile()
 CELLS = {
     "builder": BUILDER + "b",
     "model": "model",
-    "capabilities": "og.capabilities()",
     "profile": """
 with og.profile() as p:
     for _ in range(5):
@@ -181,40 +180,6 @@ def test_a_graph_is_drawn_whole_and_legible(page, cell):
     assert conv[0]["fill"] != pool[0]["fill"]
     assert any("f32 1x3x32x32" in text for text in drawn["edges"])
     assert any("f32 1x8x32x32" in text for text in drawn["edges"])
-
-
-def test_the_heat_map_shows_what_capabilities_found(page):
-    squares = page.ask(
-        f"""
-        const shown = {output("capabilities")};
-        return {{
-          title: shown.querySelector(".jp-RenderedHTML p").textContent,
-          rows: [...shown.querySelectorAll(".jp-RenderedHTML tr")].map((row) => ({{
-            kind: row.querySelector("th").textContent,
-            squares: [...row.querySelectorAll("span")].map((s) => ({{
-              types: s.textContent, title: s.title, box: box(s),
-              fill: getComputedStyle(s).backgroundColor,
-              contrast: contrast(solid(getComputedStyle(s).color), under(s)),
-            }})),
-          }})),
-        }};
-        """
-    )
-    found = og.capabilities()
-    version = og.version()
-    assert f"oneDNN {version['major']}.{version['minor']}.{version['patch']}" in squares["title"]
-    shown = {(r["kind"], s["types"]): s for r in squares["rows"] for s in r["squares"]}
-    colours = {}
-    for capability in found:
-        square = shown[capability.kind, capability.types]
-        colours.setdefault(capability.outcome, set()).add(square["fill"])
-        assert square["box"]["width"] > 0 and square["box"]["height"] > 0
-        assert square["title"].startswith(f"{capability.types}: ")
-        assert square["contrast"] >= 4.5, (capability.outcome, square["fill"])
-    # One colour an outcome, another for each.
-    assert len(colours) > 1
-    assert all(len(fills) == 1 for fills in colours.values())
-    assert len(set.union(*colours.values())) == len(colours)
 
 
 TABLE = """
