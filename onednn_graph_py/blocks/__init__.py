@@ -4,6 +4,11 @@ Attention (`sdpa`), gated MLP, linear layers, convolution with batch norm, quant
 rotary position embeddings, RMSNorm, global pooling. A block adds ops to the builder of its first
 argument and returns their result; it computes nothing itself.
 
+Blocks raise ``TypeError`` for an argument that is neither a value nor an array, `InvalidShapeError`
+and `InvalidDataTypeError` where shapes or data types don't fit together, and
+`InvalidArgumentsError` for a choice or number that they don't take. What one of their ops refuses
+is raised as by that op, whose name begins with the block's.
+
 Arrays become constants of the data type that the block needs. oneDNN may fuse a partition but have
 no kernel for it; the docstrings say which forms don't compile. Their statements about versions were
 measured on a CPU with 3.7.2 (OpenMP) and 3.13.2 (SYCL).

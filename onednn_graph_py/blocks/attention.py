@@ -143,15 +143,6 @@ def sdpa(
 
     Raises
     ------
-    TypeError
-        An argument is neither a value nor an array.
-    InvalidArgumentsError
-        A choice is unknown; a scale or zero point is given without compressed data, or is missing;
-        the builder's math mode does not support compressed data.
-    InvalidShapeError
-        Shapes don't fit together, or a dim that must be known is unknown.
-    InvalidDataTypeError
-        Data types don't fit together.
     UnimplementedError
         The linked oneDNN can't make the causal mask from indices.
 

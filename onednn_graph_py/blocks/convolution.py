@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ..base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 from ..model.building.value import Value
-from ..ops.terms import shape_text
-from .arguments import FLOATS, need_choice, need_rank, need_shape, need_type, need_value, operand
+from .arguments import need_value, operand
 from .parts import op, part
 
 
@@ -66,75 +64,39 @@ def conv_bn_relu(
     Value
         It has the data type of `x`.
 
-    Raises
-    ------
-    TypeError
-        An argument is neither a value nor an array.
-    InvalidArgumentsError
-        An attribute has an invalid value.
-    InvalidShapeError
-        Shapes don't fit together.
-    InvalidDataTypeError
-        Data types don't fit together.
-
     Notes
     -----
     oneDNN documents it as "Convolution Fusion Patterns".
     """
-    block = "conv_bn_relu"
-    x = need_value(block, "x", x)
+    x = need_value("conv_bn_relu", "x", x)
     b = x.builder
-    need_type(block, "x", x, FLOATS)
-    need_choice(block, "data_format", data_format, ("NCX", "NXC"))
-    need_choice(block, "weights_format", weights_format, ("OIX", "XIO"))
-    shape = need_rank(block, "x", x, 3, 4, 5)
-    w = operand(block, "weights", b, weights, x.dtype)
-    need_type(block, "weights", w, (x.dtype,))
-    window = need_rank(block, "weights", w, len(shape))
-    spatial = len(shape) - 2
-    channels = shape[1] if data_format == "NCX" else shape[-1]
-    outputs, per_group = window[:2] if weights_format == "OIX" else window[:-3:-1]
-    if -1 not in (channels, per_group) and per_group * groups != channels:
-        raise InvalidShapeError(
-            f"{block}: weights must be of {channels} / {groups} channels (those of x over groups), "
-            f"got {per_group} in {shape_text(window)}"
-        )
-    lists = {"strides": (strides, 1), "pads_begin": (pads_begin, 0), "pads_end": (pads_end, 0)}
-    lists["dilations"] = (dilations, 1)
-    attrs: dict[str, Any] = {}
-    for argument, (listed, default) in lists.items():
-        attrs[argument] = (default,) * spatial if listed is None else tuple(listed)
-        if len(attrs[argument]) != spatial:
-            raise InvalidArgumentsError(
-                f"{block}: {argument} must have {spatial} entries, one per spatial dim, got "
-                f"{list(attrs[argument])}"
-            )
-    operands = [x, w]
+    spatial = x.ndim - 2
+    ones, zeros = (1,) * spatial, (0,) * spatial
+    operands = [x, operand("conv_bn_relu", "weights", b, weights, x.dtype)]
     if bias is not None:
-        operands.append(operand(block, "bias", b, bias, x.dtype))
-        need_type(block, "bias", operands[-1], (x.dtype,))
-        need_shape(block, "bias", need_rank(block, "bias", operands[-1]), (outputs,), "(outputs,)")
-    parameters = []
-    allowed = ("f32", "bf16") if x.dtype == "bf16" else ("f32",)
+        operands.append(operand("conv_bn_relu", "bias", b, bias, x.dtype))
     named = {"gamma": gamma, "beta": beta, "mean": mean, "variance": variance}
-    for argument, given in named.items():
-        parameter = operand(block, argument, b, given, "f32")
-        need_type(block, argument, parameter, allowed)
-        need_shape(block, argument, need_rank(block, argument, parameter), (outputs,), "(outputs,)")
-        parameters.append(parameter)
-    if len({p.dtype for p in parameters}) > 1:
-        raise InvalidDataTypeError(
-            f"{block}: gamma, beta, mean and variance must be of one data type, got "
-            + ", ".join(p.dtype for p in parameters)
-        )
-
+    parameters = [operand("conv_bn_relu", what, b, of, "f32") for what, of in named.items()]
     y = op(
-        b, "Convolution", *operands, groups=groups, data_format=data_format,
-        weights_format=weights_format, name=part(name, "convolution"), **attrs,
-    )  # fmt: skip
-    last = part(name, "batch norm") if relu else name
+        b,
+        "Convolution",
+        *operands,
+        strides=ones if strides is None else strides,
+        pads_begin=zeros if pads_begin is None else pads_begin,
+        pads_end=zeros if pads_end is None else pads_end,
+        dilations=ones if dilations is None else dilations,
+        groups=groups,
+        data_format=data_format,
+        weights_format=weights_format,
+        name=part(name, "convolution"),
+    )
     y = op(
-        b, "BatchNormInference", y, *parameters, epsilon=float(epsilon), data_format=data_format,
-        name=last,
-    )  # fmt: skip
+        b,
+        "BatchNormInference",
+        y,
+        *parameters,
+        epsilon=float(epsilon),
+        data_format=data_format,
+        name=part(name, "batch norm") if relu else name,
+    )
     return op(b, "ReLU", y, name=name) if relu else y

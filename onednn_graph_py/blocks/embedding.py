@@ -45,12 +45,6 @@ def embedding(ids: Value, table: Any, *, name: str | None = None) -> Value:
 
     Raises
     ------
-    TypeError
-        `ids` is not a value, or `table` is neither a value nor an array.
-    InvalidShapeError
-        `table` does not have two dims.
-    InvalidDataTypeError
-        `ids` are not integers.
     InvalidIndexError
         At a call, an id is out of range; negative ones are.
 

@@ -138,8 +138,6 @@ class KVCache:
 
         Raises
         ------
-        InvalidShapeError, InvalidDataTypeError
-            An argument does not fit the cache.
         InvalidArgumentsError
             All layers of the cache have their attention.
         """
@@ -313,11 +311,6 @@ def kv_cache(
     Returns
     -------
     KVCache
-
-    Raises
-    ------
-    InvalidArgumentsError
-        A number is not positive, or the data type is another.
 
     Examples
     --------

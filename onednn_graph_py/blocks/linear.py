@@ -60,17 +60,6 @@ def linear(
     Value
         (..., outputs), of the data type of `x`.
 
-    Raises
-    ------
-    TypeError
-        An argument is neither a value nor an array.
-    InvalidArgumentsError
-        The activation or a choice is unknown, or a scale or zero point is not finite.
-    InvalidShapeError
-        Shapes don't fit together.
-    InvalidDataTypeError
-        Data types don't fit together.
-
     Notes
     -----
     oneDNN documents it as "MatMul Fusion Patterns".

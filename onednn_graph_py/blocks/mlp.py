@@ -18,7 +18,6 @@ from .arguments import (
     need_choice,
     need_integer_math,
     need_rank,
-    need_shape,
     need_type,
     need_value,
     operand,
@@ -104,18 +103,6 @@ def gated_mlp(
     Value
         (..., outputs), of the data type of `x`.
 
-    Raises
-    ------
-    TypeError
-        An argument is neither a value nor an array.
-    InvalidArgumentsError
-        The activation is unknown, a value holds gate and up together, or the builder's math mode
-        does not support compressed weights.
-    InvalidShapeError
-        Shapes don't fit together.
-    InvalidDataTypeError
-        Data types don't fit together.
-
     Notes
     -----
     oneDNN documents it as "Gated Multi-Layer Perceptron (Gated-MLP)".
@@ -147,17 +134,8 @@ def gated_mlp(
         _mlp_weights(argument, b, w, s, z, x.dtype, name)
         for argument, w, s, z in zip(names, weights, *lists, strict=True)
     )
-    inputs = need_rank("gated_mlp", "x", x)[-1]
-    flip = -1 if transpose_b else 1
-    shape = need_rank("gated_mlp", "gate_weights", gate, 2)
-    of_gate = "(inputs, hidden)" if not transpose_b else "(hidden, inputs)"
-    need_shape("gated_mlp", "gate_weights", shape, (inputs, shape[::flip][1])[::flip], of_gate)
-    of_up = need_rank("gated_mlp", "up_weights", up, 2)
-    need_shape("gated_mlp", "up_weights", of_up, shape, "as gate_weights")
-    last = need_rank("gated_mlp", "down_weights", down, 2)
-    of_down = "(hidden, outputs)" if not transpose_b else "(outputs, hidden)"
-    expected = (shape[::flip][1], last[::flip][1])[::flip]
-    need_shape("gated_mlp", "down_weights", last, expected, of_down)
+    for argument, value in zip(names, (gate, up, down), strict=True):
+        need_rank("gated_mlp", argument, value, 2)
 
     gated = op(b, "MatMul", x, gate, transpose_b=transpose_b, name=part(name, "gate"))
     raised = op(b, "MatMul", x, up, transpose_b=transpose_b, name=part(name, "up"))

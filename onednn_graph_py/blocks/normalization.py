@@ -33,17 +33,6 @@ def rms_norm(x: Value, weight: Any = None, *, eps: float = 1e-5, name: str | Non
     Value
         It has the shape and data type of `x`.
 
-    Raises
-    ------
-    TypeError
-        `x` is not a value, or `weight` is neither a value nor an array.
-    InvalidArgumentsError
-        `eps` is not positive.
-    InvalidShapeError
-        Shapes don't fit together.
-    InvalidDataTypeError
-        Data types don't fit together.
-
     Notes
     -----
     Zhang and Sennrich, "Root Mean Square Layer Normalization" (2019). From 3.11 on it is oneDNN's

@@ -23,15 +23,6 @@ def global_avg_pool(x: Value, *, name: str | None = None) -> Value:
     Value
         (batch, channels, 1, 1) or (batch, channels, 1, 1, 1), of the data type of `x`.
 
-    Raises
-    ------
-    TypeError
-        `x` is not a value.
-    InvalidShapeError
-        It has other than 4 or 5 dims.
-    InvalidDataTypeError
-        It is not of floating point.
-
     Notes
     -----
     It is oneDNN's AvgPool, which also fuses with Quantize. Behind a convolution, whose result has

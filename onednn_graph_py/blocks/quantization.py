@@ -10,7 +10,7 @@ import numpy as np
 from ..base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 from ..model.building.value import Value
 from ..ops.terms import shape_text
-from .arguments import FLOATS, INTEGERS, need_rank, need_shape, need_type, need_value, operand
+from .arguments import FLOATS, INTEGERS, need_rank, need_type, need_value, operand
 from .parts import op, part
 
 EIGHT_BITS = ("u8", "s8", "f8_e5m2", "f8_e4m3")
@@ -31,40 +31,19 @@ def _static_attrs(
     if values.size == 1 and axis is None:
         attrs["qtype"] = "per_tensor"
     else:
-        attrs["qtype"], attrs["axis"] = "per_channel", _axis_of(block, x, axis, values.size)
+        attrs |= {"qtype": "per_channel", "axis": _axis_of(block, x, axis, values.size)}
     if zero_points is not None:
         points = np.asarray(zero_points).ravel()
-        if points.dtype.kind not in "iu":
-            raise InvalidDataTypeError(
-                f"{block}: zero_points must be whole numbers, got {points.dtype}"
-            )
-        if points.size == 1:
-            points = np.repeat(points, values.size)
-        if points.size != values.size:
-            raise InvalidShapeError(
-                f"{block}: zero_points must be 1 or as many as scales, {values.size}, got "
-                f"{points.size}"
-            )
-        attrs["zps"] = points.tolist()
+        attrs["zps"] = (points.repeat(values.size) if points.size == 1 else points).tolist()
     return attrs
 
 
 def _axis_of(block: str, x: Value, axis: int | None, count: int) -> int:
     """Return the axis along which each element has a scale."""
-    shape = need_rank(block, "x", x)
     if axis is None:
         raise InvalidArgumentsError(f"{block}: axis must be given with {count} scales")
-    if not -len(shape) <= axis < len(shape):
-        raise InvalidArgumentsError(
-            f"{block}: axis must be a dim of x, {shape_text(shape)}, got {axis}"
-        )
-    if -1 not in (shape[axis], count) and shape[axis] != count:
-        raise InvalidShapeError(
-            f"{block}: scales must be one for each of {shape[axis]} along axis {axis} of x, "
-            f"{shape_text(shape)}, got {count}"
-        )
     # oneDNN accepts a negative axis, but computes wrong results.
-    return axis % len(shape)
+    return x.axis_of(axis)
 
 
 def _dynamic(
@@ -73,69 +52,35 @@ def _dynamic(
 ) -> tuple[list[Value], dict[str, Any]]:  # fmt: skip
     """Return a dynamic op's inputs other than `x`, and its attributes."""
     shape, given = need_rank(block, "x", x), need_rank(block, "scales", scales)
-    attrs: dict[str, Any] = {}
+    attrs: dict[str, Any] = {"qtype": "per_tensor"}
     if group_shape is not None or (len(given) == len(shape) >= 2):
-        group = _group_of(block, shape, given, group_shape)
+        group = _groups(block, shape, given) if group_shape is None else tuple(group_shape)
         grouped = [i for i, g in enumerate(group) if g > 1]
-        attrs = {
-            "qtype": "per_group",
-            "group_shape": group,
-            "axis": (grouped or [len(group) - 1])[-1],
-        }
-    elif len(given) != 1:
-        raise InvalidShapeError(
-            f"{block}: scales must be of 1 dim, or of as many as x, {shape_text(shape)}, got "
-            f"{shape_text(given)}"
-        )
-    elif given[0] == 1 and axis is None:
-        attrs["qtype"] = "per_tensor"
-    else:
+        last = (grouped or [len(group) - 1])[-1]
+        attrs = {"qtype": "per_group", "group_shape": group, "axis": last}
+    elif len(given) == 1 and (given != (1,) or axis is not None):
         attrs = {"qtype": "per_channel", "axis": _axis_of(block, x, axis, given[0])}
     inputs = [scales]
     if zero_points is not None:
+        dtype = None
         if _is_list(zero_points):
-            zero_points = np.asarray(zero_points)
+            zero_points, dtype = np.asarray(zero_points), "s32"
             if zero_points.size == 1 and -1 not in given:
                 zero_points = np.broadcast_to(zero_points.reshape(()), given)
-        points = operand(block, "zero_points", x.builder, zero_points, None if isinstance(
-            zero_points, Value) else "s32")  # fmt: skip
-        if attrs["qtype"] != "per_channel" or points.shape != (1,):
-            what = "of the shape of scales"
-            need_shape(block, "zero_points", need_rank(block, "zero_points", points), given, what)
-        inputs.append(points)
+        inputs.append(operand(block, "zero_points", x.builder, zero_points, dtype))
     return inputs, attrs
 
 
-def _group_of(
-    block: str, shape: tuple[int, ...], scales: tuple[int, ...], group: Sequence[int] | None
-) -> tuple[int, ...]:
+def _groups(block: str, shape: tuple[int, ...], scales: tuple[int, ...]) -> tuple[int, ...]:
     """Return the size of a group along each dim."""
-    if len(scales) != len(shape) or (group is not None and len(group) != len(shape)):
+    pairs = list(zip(shape, scales, strict=True))
+    if any(-1 in (d, s) and d != s for d, s in pairs):
         raise InvalidShapeError(
-            f"{block}: with groups, scales and group_shape must have as many dims as x, "
-            f"{shape_text(shape)}, got {shape_text(scales)}"
-            + (f" and {list(group)}" if group is not None else "")
+            f"{block}: group_shape must be given if dims are unknown, got x {shape_text(shape)} "
+            f"and scales {shape_text(scales)}"
         )
-    made = []
-    for i, (d, s) in enumerate(zip(shape, scales, strict=True)):
-        if group is not None:
-            made.append(int(group[i]))
-        elif d == s:  # also if both are unknown: we assume a scale for each element
-            made.append(1)
-        elif -1 in (d, s):
-            raise InvalidShapeError(
-                f"{block}: group_shape must be given if dims are unknown, got x "
-                f"{shape_text(shape)} and scales {shape_text(scales)}"
-            )
-        else:
-            made.append(d // s if s > 0 else 0)
-        if made[-1] < 1 or (-1 not in (d, s) and made[-1] * s != d):
-            raise InvalidShapeError(
-                f"{block}: scales must divide dim {i} of x, {shape_text(shape)}, into groups"
-                + (f" of {made[-1]}" if group is not None else "")
-                + f", got {shape_text(scales)}"
-            )
-    return tuple(made)
+    # Where both are unknown we assume a scale for each element.
+    return tuple(1 if d == s else d // max(s, 1) for d, s in pairs)
 
 
 def quantize(
@@ -172,17 +117,6 @@ def quantize(
     -------
     Value
         It has the shape of `x`.
-
-    Raises
-    ------
-    TypeError
-        An argument is neither a value nor an array.
-    InvalidArgumentsError
-        A scale is not positive; `axis` is missing or not a dim of `x`.
-    InvalidShapeError
-        The numbers of scales or zero points don't fit.
-    InvalidDataTypeError
-        Data types don't fit.
 
     Notes
     -----
@@ -254,17 +188,6 @@ def dequantize(
     -------
     Value
         It has the shape of `x`.
-
-    Raises
-    ------
-    TypeError
-        An argument is neither a value nor an array.
-    InvalidArgumentsError
-        A scale is not positive; `axis` is missing or not a dim of `x`.
-    InvalidShapeError
-        The shapes of scales, zero points and groups don't fit.
-    InvalidDataTypeError
-        Data types don't fit.
 
     Notes
     -----

@@ -49,11 +49,6 @@ def rope_tables(
     -------
     tuple of two values or arrays
         (..., tokens, size / 2) each; arrays if `positions` is an array.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        `size` is not even and positive, or the data type is another.
     """
     if isinstance(size, bool) or size < 2 or size % 2:
         raise InvalidArgumentsError(f"rope_tables: size must be even and positive, got {size!r}")
@@ -94,15 +89,6 @@ def rope(
     -------
     Value
         It has the shape and data type of `x`.
-
-    Raises
-    ------
-    TypeError
-        `x` is not a value, or a table is neither a value nor an array.
-    InvalidShapeError
-        Shapes don't fit together, or dims that must be known are unknown.
-    InvalidDataTypeError
-        Data types don't fit together.
 
     Notes
     -----

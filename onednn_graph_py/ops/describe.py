@@ -1,4 +1,4 @@
-"""An op's row as text for ``help()`` and the command line, and as HTML for notebooks."""
+"""An op's row as text for ``help()`` and the command line."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import inspect
 import textwrap
 from typing import Any
 
-from ..base.text.markup import element
-from ..base.text.table import html_table, text_table
+from ..base.text.table import text_table
 from .row import Attribute, Port, Row
 from .terms import OLDEST, Version
 
@@ -141,23 +140,3 @@ def text(schema: Row) -> str:
             lines += textwrap.wrap(note, 96, initial_indent="    ", subsequent_indent="      ")
     lines += ["", documentation_link(schema)]
     return "\n".join(lines)
-
-
-def html(schema: Row) -> str:
-    """Return all of the row as HTML tables, for notebooks."""
-    newest = _newest(schema)
-    link = element("a", "oneDNN's page", href=documentation_link(schema))
-    parts = [
-        element("h4", schema.kind),
-        element("p", f"{schema.summary} ", link),
-        html_table(("port", "name", "data types"), _ports(newest)),
-    ]
-    if newest.combinations:
-        parts.append(html_table(("documented data types",), [(c,) for c in newest.combinations]))
-    if newest.attributes:
-        rows = _attribute_rows(newest)
-        parts.append(html_table(("attribute", "type", "default", "meaning"), rows))
-    notes = [*_history(schema), *schema.notes]
-    if notes:
-        parts.append(element("ul", *(element("li", note) for note in notes)))
-    return "".join(parts)

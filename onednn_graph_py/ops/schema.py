@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .call import Call
-from .describe import html, signature, text
+from .describe import signature, text
 from .inference import infer_outputs
 from .row import Row
 from .tensor_spec import TensorSpec
@@ -60,9 +60,6 @@ class OpSchema(Row):
 
     def __repr__(self) -> str:
         return f"<op {self.kind}{self.__signature__}>"
-
-    def _repr_html_(self) -> str:
-        return html(self)
 
     def __call__(self, *inputs: Any, **attrs: Any) -> tuple[TensorSpec, ...]:
         """Infer the op's outputs, as `check` does, with the same errors.

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 # Each of these modules registers the ops that it computes.
-from . import backward as backward
 from . import binary as binary
 from . import convolution as convolution
 from . import dropout as dropout

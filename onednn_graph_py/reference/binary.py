@@ -5,12 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from ..ops.call import Call
-from .registry import Array, references
+from .registry import Array, reference, references
 
 
 def along_channels(call: Call, values: Array, rank: int) -> Array:
     """Return the channels' values in a shape that broadcasts to data of a rank."""
     return values if call.channels_last else values.reshape(-1, *[1] * (rank - 2))
+
+
+def batch_axes(call: Call, rank: int) -> tuple[int, ...]:
+    """Return all axes except the channels'."""
+    channels = rank - 1 if call.channels_last else 1
+    return tuple(axis for axis in range(rank) if axis != channels)
 
 
 references(
@@ -27,3 +33,8 @@ references(
         "Subtract": lambda call, a, b: a - b,
     }
 )
+
+
+@reference("BiasAddBackward")
+def _bias_add(call: Call, diff_dst: Array) -> Array:
+    return np.asarray(diff_dst.sum(batch_axes(call, diff_dst.ndim)))

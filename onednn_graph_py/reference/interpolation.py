@@ -1,4 +1,4 @@
-"""Resizing of spatial dims."""
+"""Resizing of spatial dims, and its gradient."""
 
 from __future__ import annotations
 
@@ -42,3 +42,16 @@ def _interpolate(call: Call, x: Array, sizes: Array | None = None) -> Array:
         matrix = interpolation_weights(call, y.shape[axis], new_size)
         y = np.moveaxis(np.tensordot(y, matrix, axes=(axis, 1)), -1, axis)
     return channels_restored(call, y)
+
+
+@reference("InterpolateBackward")
+def _interpolate_backward(
+    call: Call, src: Array, diff_dst: Array, sizes: Array | None = None
+) -> Array:
+    # Resizing is linear, so only src's shape matters.
+    spatial = channels_first(call, src).shape[2:]
+    dx = channels_first(call, diff_dst)
+    for axis, size in enumerate(spatial, start=2):
+        matrix = interpolation_weights(call, size, dx.shape[axis])
+        dx = np.moveaxis(np.tensordot(dx, matrix, axes=(axis, 0)), -1, axis)
+    return channels_restored(call, dx)

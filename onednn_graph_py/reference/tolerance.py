@@ -19,29 +19,11 @@ _UNIT_ROUNDOFF = {"f32": 2.0**-24, "f16": 2.0**-11}
 """The largest relative error of one rounding, by the data type of sums."""
 
 # Ops that choose or copy elements, or round once: they are exact before the output is rounded.
-_EXACT = frozenset(
-    [
-        "Abs",
-        "AbsBackward",
-        "Clamp",
-        "ClampBackward",
-        "Concat",
-        "GenIndex",
-        "GreaterEqual",
-        "MaxPool",
-        "Maximum",
-        "Minimum",
-        "ReLU",
-        "ReLUBackward",
-        "ReduceMax",
-        "ReduceMin",
-        "Reorder",
-        "Round",
-        "Select",
-        "StaticReshape",
-        "StaticTranspose",
-        "TypeCast",
-    ]
+_EXACT = with_trait("keeps") | frozenset(
+    """
+    Abs AbsBackward Clamp ClampBackward GenIndex GreaterEqual MaxPool Maximum Minimum ReLU
+    ReLUBackward ReduceMax ReduceMin Round Select
+    """.split()
 )
 
 # Ops whose kernels approximate a function, with the error in unit roundoffs of the largest of 1,
@@ -197,20 +179,10 @@ _TERMS: dict[str, Callable[[Call], int]] = {
 
 # Ops with at most three roundings for each element.
 _ARITHMETIC = frozenset(
-    [
-        "Add",
-        "BiasAdd",
-        "Divide",
-        "Dropout",
-        "LeakyReLU",
-        "Multiply",
-        "PReLU",
-        "Reciprocal",
-        "Sqrt",
-        "Square",
-        "SquaredDifference",
-        "Subtract",
-    ]
+    """
+    Add BiasAdd Divide Dropout LeakyReLU Multiply PReLU Reciprocal Sqrt Square SquaredDifference
+    Subtract
+    """.split()
 )
 
 # The number of roundings outside the sum: of products, a bias, means, roots, quotients.

@@ -7,9 +7,7 @@ import time
 import onednn_graph_py as og
 from onednn_graph_py.model.checking import expected
 from onednn_graph_py.model.checking.filling import fill_inputs
-from onednn_graph_py.model.verdicts import judge
 from onednn_graph_py.tools.selftest import Drawn
-from onednn_graph_py.tools.selftest.judging import judged
 from onednn_graph_py.tools.selftest.reduce import model_trial
 
 DRAWS = {"ops": 1380, "chains": 600, "int8": 370, "attention": 400, "blocks": 250}
@@ -27,17 +25,6 @@ def drawn(seed, *kinds):
 
 def right(seed):
     return drawn(seed, "Abs", "ReLU")
-
-
-def one_op(seed):
-    return drawn(seed, "ReLU")
-
-
-def hangs_when_judged(seed):
-    """By a faulty helper."""
-    b = og.GraphBuilder()
-    b.output(b.input((3, 4)).elu(alpha=1.0))
-    return Drawn(b, [fill_inputs(b, seed)])
 
 
 def crashes_on_odd_seeds(seed):
@@ -93,8 +80,3 @@ def ends_behind_another(seed):
 def wrong_tanh_trial(document, seed):
     injure()
     return model_trial(document, seed)
-
-
-def faultily_judged(draw, seed, graph, seconds):
-    judge._WORKER = "faulty_judge"
-    judged(draw, seed, graph, seconds)

@@ -40,17 +40,14 @@ def test_the_sample_of_a_row_is_right(kind):
 
 
 @pytest.mark.parametrize("kind", OPS)
-def test_help_and_notebooks_show_it(kind):
+def test_help_shows_it(kind):
     schema = getattr(og.ops, kind)
     assert schema is OPS[kind]
     shown = pydoc.plain(pydoc.render_doc(schema))
-    page = schema._repr_html_()
     assert schema.summary in shown
     assert documentation_link(schema) in shown
-    assert documentation_link(schema) in page
     for a in schema.attributes:
         assert a.name in shown
-        assert f"<td>{a.name}</td>" in page
     assert repr(schema).startswith(f"<op {kind}(")
 
 

@@ -1,4 +1,4 @@
-"""Devices and missing ones, as text, HTML and dictionaries."""
+"""Devices and missing ones, as text and dictionaries."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, overload
 
 from ...base.linked import version_t
-from ...base.text.markup import element, joined
 from ...base.text.numbers import gib_text
-from ...base.text.table import html_table
 
 
 @dataclass(frozen=True)
@@ -19,9 +17,9 @@ class Device:
     Parameters
     ----------
     kind : str
-        ``cpu`` or ``gpu``, or the runtime's word if oneDNN has no engines for the device.
-    index : int, optional
-        The index for ``engine(kind, index)``; None if only `sycl_interop` or `ocl_interop` has it.
+        ``cpu`` or ``gpu``.
+    index : int
+        The index for ``engine(kind, index)``.
     runtime : str
         oneDNN's name of the runtime: ``OpenMP``, ``SYCL``, ``OpenCL``, ...
     name : str
@@ -43,7 +41,7 @@ class Device:
     """
 
     kind: str
-    index: int | None
+    index: int
     runtime: str
     name: str
     backend: str = ""
@@ -58,16 +56,13 @@ class Device:
     @property
     def label(self) -> str:
         """Kind and index, as for ``engine``, such as ``gpu 0``."""
-        return self.kind if self.index is None else f"{self.kind} {self.index}"
-
-    @property
-    def _memory(self) -> str:
-        return "" if self.memory_bytes is None else gib_text(self.memory_bytes)
+        return f"{self.kind} {self.index}"
 
     def __str__(self) -> str:
         through = f"{self.runtime} through {self.backend}" if self.backend else self.runtime
         driver = self.driver and f"driver {self.driver}"
-        facts = ", ".join(filter(None, (through, self.vendor, driver, self._memory)))
+        memory = "" if self.memory_bytes is None else gib_text(self.memory_bytes)
+        facts = ", ".join(filter(None, (through, self.vendor, driver, memory)))
         lines = [f"{self.label}: {self.name or 'name unknown'}", f"  {facts}"]
         if self.data_types:
             lines.append(f"  data types: {' '.join(self.data_types)}")
@@ -75,8 +70,6 @@ class Device:
             lines.append(f"  aspects: {' '.join(self.aspects)}")
         if not self.engine:
             lines.append(f"  no engine: {self.reason}")
-        elif self.index is None:
-            lines.append(f"  no index: {self.reason}")
         return "\n".join(lines)
 
 
@@ -103,8 +96,6 @@ class Missing:
 
 class Devices(Sequence[Device]):
     """All devices; ``found["gpu"]`` has those of a kind.
-
-    Prints as text, and shows as a table in a notebook.
 
     Parameters
     ----------
@@ -163,15 +154,3 @@ class Devices(Sequence[Device]):
             "missing": [asdict(m) for m in self.missing],
             "notes": list(self.notes),
         }
-
-    def _repr_html_(self) -> str:
-        heads = ("device", "name", "runtime", "driver", "memory", "data types", "engine")
-        rows = []
-        for d in self:
-            runtime = f"{d.runtime} ({d.backend})" if d.backend else d.runtime
-            usable = "yes" if d.engine else f"no: {d.reason}"
-            types = " ".join(d.data_types)
-            rows.append((d.label, d.name, runtime, d.driver, d._memory, types, usable))
-        absent = (f"no {m.what}: {m.reason}. To do: {m.remedy}" for m in self.missing)
-        items = (element("li", text) for text in (*absent, *self.notes))
-        return joined((element("p", self._title()), html_table(heads, rows), element("ul", *items)))

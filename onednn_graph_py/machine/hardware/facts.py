@@ -29,7 +29,7 @@ def host(runtime: str) -> Device:
     return Device("cpu", 0, runtime, processor(), memory_bytes=memory, data_types=cpu_data_types())
 
 
-def from_dpctl(device: Any, index: int | None) -> Device:
+def from_dpctl(device: Any, index: int) -> Device:
     """Describe a ``dpctl.SyclDevice``."""
     kind = device.device_type.name
     prefix = "has_aspect_"
@@ -52,7 +52,7 @@ def from_dpctl(device: Any, index: int | None) -> Device:
     )
 
 
-def from_pyopencl(device: Any, index: int | None) -> Device:
+def from_pyopencl(device: Any, index: int) -> Device:
     """Describe a ``pyopencl.Device`` of a GPU."""
     extensions = device.extensions.split()
     aspects = {"fp16": "cl_khr_fp16", "fp64": "cl_khr_fp64"}
@@ -72,6 +72,4 @@ def from_pyopencl(device: Any, index: int | None) -> Device:
 def _data_types(kind: str, *, half: bool) -> tuple[str, ...]:
     if kind == "cpu":
         return cpu_data_types()
-    if kind != "gpu":
-        return ()
     return (*_EVERY_GPU, "f16") if half else _EVERY_GPU

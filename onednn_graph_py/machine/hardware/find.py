@@ -15,7 +15,6 @@ from .device import Device, Devices, Missing
 from .facts import host
 from .look import Seen, seen
 from .reasons import no_cpu, no_gpu, no_package
-from .system import gpu_nodes
 
 # Runtimes that list devices; the others have only the CPU that Python runs on.
 _WITH_DEVICES = ("SYCL", "OpenCL")
@@ -31,8 +30,8 @@ def devices() -> Devices:
     Returns
     -------
     Devices
-        It prints as text, and shows as a table in a notebook. ``missing`` lists missing devices and
-        packages, with reasons and remedies.
+        It prints as text. ``missing`` lists missing devices and packages, with reasons and
+        remedies.
     """
     linked = _core.version()
     runtimes = {kind: str(linked[f"{kind}_runtime"]) for kind in ("cpu", "gpu")}
@@ -49,7 +48,7 @@ def devices() -> Devices:
     if not any(d.kind == "cpu" for d in found):
         missing.append(no_cpu(runtimes["cpu"], look.failures))
     if not any(d.kind == "gpu" for d in found):
-        missing.append(no_gpu(linked, look.failures, gpu_nodes(), look.libraries))
+        missing.append(no_gpu(linked, look.failures))
     missing += _packages(runtimes)
     told = {m.reason for m in missing}
     notes = [failure.text for failure in look.failures if not any(failure.text in t for t in told)]
@@ -69,7 +68,7 @@ def _count(kind: Any) -> int:
 
 def _as_here(device: Device) -> Device:
     """Return the device as this process sees it, whose runtime may have had other settings."""
-    if device.index is None or not device.engine or device.index < _count(device.kind):
+    if not device.engine or device.index < _count(device.kind):
         return device
     return replace(
         device,
@@ -81,7 +80,7 @@ def _as_here(device: Device) -> Device:
 
 
 def _packages(runtimes: Mapping[str, str]) -> list[Missing]:
-    """Return the missing packages without which only the names of devices are known."""
+    """Return the missing packages without which little is known of GPUs."""
     missing = []
     if "SYCL" in runtimes.values():
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from ...base.processes import calling, quiet, run
@@ -16,10 +16,6 @@ _WORKER = f"{__package__}.worker"
 _PATIENCE = 60
 # The variables by which SYCL, OpenCL and their loaders choose devices.
 _CHOOSING = re.compile(r"ONEAPI_|OCL_ICD_|SYCL_|ZE_|UR_|CL_CONFIG_|LD_LIBRARY_PATH|LD_PRELOAD")
-_ENGINE_LINE = re.compile(
-    r"onednn_verbose,v1,info,(cpu|gpu),engine,(\d+),(?:backend:([^,]*),)?name:(.*),"
-    r"driver_version:([^,\s]*)"
-)
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,6 @@ class Seen:
 
     devices: tuple[Device, ...] = ()
     failures: tuple[Failure, ...] = ()
-    libraries: tuple[str, ...] = ()  # the libraries of Level Zero that can be loaded
 
 
 def seen() -> Seen:
@@ -55,15 +50,8 @@ def _read(out: str, failure: str) -> Seen:
     """Parse the process's output, with the reason if it failed."""
     devices: list[Device] = []
     failures: list[Failure] = []
-    libraries: list[str] = []
-    names: dict[tuple[str, int], tuple[str, str, str]] = {}
     step = "starting"
     for line in out.splitlines():
-        told = _ENGINE_LINE.match(line)
-        if told is not None:
-            kind, number, backend, name, driver = told.groups()
-            names[kind, int(number)] = (name.strip(), (backend or "").lower(), driver)
-            continue
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
@@ -77,13 +65,6 @@ def _read(out: str, failure: str) -> Seen:
             devices.append(Device(**{**d, **lists}))
         if "failure" in record:
             failures.append(Failure(record["kind"], f"{step}: {record['failure']}"))
-        libraries += [record["library"]] if "library" in record else []
     if failure:
         failures.append(Failure("", f"{step}: {failure}"))
-    named = []
-    for d in devices:
-        if not d.name and d.index is not None and (d.kind, d.index) in names:
-            name, backend, driver = names[d.kind, d.index]
-            d = replace(d, name=name, backend=backend.replace(" ", "_"), driver=driver)
-        named.append(d)
-    return Seen(tuple(named), tuple(failures), tuple(libraries))
+    return Seen(tuple(devices), tuple(failures))

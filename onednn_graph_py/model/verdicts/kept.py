@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ... import _core
-from ...machine.store import Entries, folder, machine
+from ...machine.store import Entries, machine
 from .verdict import Limits, Outcome, Verdict
 
 _TYPES = {"detail": str, "reduced": bool, "seconds": float | int}
@@ -44,8 +44,3 @@ def _verdict(found: dict[str, Any]) -> Verdict | None:
     ):
         return None
     return Verdict(Outcome(outcome), **parts, kept=True)
-
-
-def number_kept() -> int:
-    """Count the verdicts on disk, of any oneDNN, CPU and number of threads."""
-    return sum(1 for _ in (folder() / "verdicts").glob("*/*.json"))

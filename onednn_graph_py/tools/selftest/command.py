@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from ...serialization import parse, to_builder
 from ..export.cpp_program import to_cpp
 from ..export.python_program import to_python
 from .draws import FAMILIES, Family
-from .judging import keep_verdicts
 from .reduce import reduce_findings
 from .report import Finding, Report
 from .run import search
@@ -27,14 +25,12 @@ The graphs are single ops, chains of ops, products of integers, attention and ot
 data type that runs here, in helper processes that may crash. The command counts the results. wrong,
 crashed: a model compiled by default computes wrong numbers, or crashes. avoided: oneDNN itself is
 wrong or crashes, the model does not. slow: the model takes more than 1.2 times as long as its
-separate ops. refused: oneDNN has no kernel here. NumPy: NumPy computes an op instead. even: an
-entry of a list such as strides does not matter, so that the graph tells less. The command then
-reduces each kind of wrong or crashing graph to the smallest one, in at most half of the search
-time. Finally it judges the partitions of all graphs that it found, slow ones included, in at most a
-quarter of the search time, and keeps their verdicts for compile(check="verify"). Exit status: 0 if
-no model is wrong or crashes by default, 1 if one is or does, 2 if the options are wrong.
+separate ops. refused: oneDNN has no kernel here. NumPy: NumPy computes an op instead. The command
+then reduces each kind of wrong or crashing graph to the smallest one, in at most half of the search
+time. Exit status: 0 if no model is wrong or crashes by default, 1 if one is or does, 2 if the
+options are wrong.
 """
-_REDUCING, _JUDGING = 0.5, 0.25  # shares of the time of the search
+_REDUCING = 0.5  # a share of the time of the search
 
 
 def add_selftest(commands: Any) -> None:
@@ -62,13 +58,6 @@ def add_selftest(commands: Any) -> None:
         type=at_least(0),
         default=0,
         help="first seed of each family (default: %(default)s)",
-    )
-    selftest.add_argument(
-        "--jobs",
-        type=at_least(1),
-        default=max(1, len(os.sched_getaffinity(0)) // 4),
-        help="number of processes that share the cores "
-        "(default: %(default)s, a quarter of the cores)",
     )
     add_forms(selftest, json="print JSON")
     selftest.add_argument(
@@ -118,11 +107,8 @@ def _written(report: Report, arguments: argparse.Namespace) -> None:
 def _selftest(arguments: argparse.Namespace) -> int:
     families = _chosen(arguments.only)
     seconds = 60.0 * arguments.minutes
-    report = search(
-        families, seconds=seconds, seed=arguments.seed, jobs=arguments.jobs, progress=_told
-    )
+    report = search(families, seconds=seconds, seed=arguments.seed, progress=_told)
     show_progress("")
     reduce_findings(report.findings, families, seconds * _REDUCING, progress=_reducing)
-    keep_verdicts(report, families, seconds * _JUDGING)
     _written(report, arguments)
     return 0 if report.ok else 1

@@ -20,11 +20,9 @@ from ...base.errors import OneDNNError
 from ...machine.pace import Pace
 from ...machine.timing import time_calls
 from ...model.building.builder import GraphBuilder
-from ...model.building.foreign import ForeignNode
 from ...model.checking.expected import Expected, reference_values
 from ...model.planning.forms import always_in_forms
 from ...model.planning.work import none_is_brief
-from ...reference import call_of, evaluate, round_to
 from .draft import Arrays, Drawn
 from .draws import Family
 
@@ -37,19 +35,6 @@ Verdict = Literal["right", "wrong", "refused", "crashed", "hung"]
 SLOW = 1.2  # a graph is slow if it takes more than this many times as long as its separate ops
 
 _SAMPLES = 4  # of a second estimate of rounding errors, where the first finds a graph wrong
-_LISTS = frozenset(
-    [
-        "scales",
-        "zps",
-        "pads_begin",
-        "pads_end",
-        "strides",
-        "dilations",
-        "kernel",
-        "axes",
-        "output_padding",
-    ]
-)
 _PERTURB = -6  # M_PERTURB of glibc's malloc.h
 _CHEAP = 2e-3  # seconds; models that take longer are not timed
 _THREAD = ThreadPoolExecutor(1)  # starts its thread when it is first used
@@ -60,8 +45,7 @@ class Answer:
     """The result of testing a graph.
 
     `steps` ran one after the other, and have the kinds of their ops. `ratio` is the time of the
-    graph divided by that of its separate ops, if it was measured. `even` says that an entry of a
-    list does not matter, so that the graph tells less.
+    graph divided by that of its separate ops, if it was measured.
     """
 
     verdict: Verdict
@@ -69,36 +53,6 @@ class Answer:
     steps: tuple[str, ...] = ()
     ratio: float | None = None
     seconds: float = 0.0
-    even: bool = False
-
-
-def uneven(builder: GraphBuilder, inputs: Arrays) -> bool:
-    """Return whether each entry of the ops' lists matters: another one changes what an op makes."""
-    known = reference_values(builder, inputs)
-    for node in builder.nodes:
-        if isinstance(node, ForeignNode):
-            continue
-        given = [known[v.id] for v in node.inputs]
-        wanted = [(None, v.dtype) for v in node.outputs]
-        for name, entries in node.attrs.items():
-            for other in _others(name, entries):
-                try:
-                    call = call_of(node.kind, given, {**node.attrs, name: other}, wanted)
-                    made = evaluate(call, given)
-                except OneDNNError:  # it no longer fits the shapes
-                    continue
-                now = [round_to(m, v.dtype) for m, v in zip(made, node.outputs, strict=True)]
-                before = [known[v.id] for v in node.outputs]
-                if all(map(np.array_equal, now, before)):
-                    return False
-    return True
-
-
-def _others(name: str, entries: Any) -> Iterator[tuple[Any, ...]]:
-    """Change each entry of a list of numbers."""
-    for i, entry in enumerate(entries if name in _LISTS else ()):
-        other = () if name == "axes" else (entry * 2 if name == "scales" else entry + 1,)
-        yield (*entries[:i], *other, *entries[i + 1 :])
 
 
 def _results(model: CompiledGraph, inputs: Sequence[Any]) -> Arrays:
@@ -221,7 +175,6 @@ def tested(
     began = time.monotonic()
     ratio: float | None = None
     steps: tuple[str, ...] = ()
-    even = False
     try:
         with none_is_brief() if seed % 2 else contextlib.nullcontext():
             drawn = draw(seed)
@@ -231,13 +184,12 @@ def tested(
             steps = _steps(models[0], drawn.calls[0])
             again = known is not None and steps == tuple(known)
             wrong = None if again else compared(drawn, models, seed)
-            if wrong is None and known is None:
-                even = not uneven(drawn.builder, drawn.calls[0])
-                ratio = _ratio(drawn, models[0], threads) if timed else None
+            if wrong is None and known is None and timed:
+                ratio = _ratio(drawn, models[0], threads)
     except OneDNNError as e:
         return Answer("refused", str(e), steps, seconds=time.monotonic() - began)
     verdict: Verdict = "right" if wrong is None else "wrong"
-    return Answer(verdict, wrong or "", steps, ratio, time.monotonic() - began, even)
+    return Answer(verdict, wrong or "", steps, ratio, time.monotonic() - began)
 
 
 def several(

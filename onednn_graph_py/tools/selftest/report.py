@@ -25,7 +25,6 @@ _HEADINGS = (
     "slow",
     "refused",
     "NumPy",
-    "even",
     "seconds",
 )
 
@@ -42,8 +41,6 @@ class Count:
         Cases that are wrong or crash in oneDNN's own partitions, but not as compiled by default.
     numpy : int
         Cases of which NumPy computes an op.
-    even : int
-        Cases with a list of which an entry does not matter.
     slow : int
         Cases that took more than `SLOW` times as long as their separate ops.
     seconds : float
@@ -57,7 +54,6 @@ class Count:
     refused: int = 0
     avoided: int = 0
     numpy: int = 0
-    even: int = 0
     slow: int = 0
     seconds: float = 0.0
 
@@ -69,7 +65,6 @@ class Count:
         self.crashed += answer.verdict in ("crashed", "hung")
         self.refused += answer.verdict == "refused"
         self.numpy += any(step.startswith("reference ") for step in answer.steps)
-        self.even += answer.even
         self.slow += answer.ratio is not None and answer.ratio > SLOW
         self.avoided += plain is not None and plain.verdict in ("wrong", "crashed", "hung")
 
@@ -150,8 +145,6 @@ class Report:
         Counts by family.
     findings : list of Finding
     slow : list of Slow
-    verdicts : int
-        Number of new verdicts on these graphs that were kept.
     """
 
     version: str
@@ -163,7 +156,6 @@ class Report:
     counts: Mapping[str, Count]
     findings: list[Finding] = field(default_factory=list)
     slow: list[Slow] = field(default_factory=list)
-    verdicts: int = 0
 
     @property
     def ok(self) -> bool:
@@ -187,24 +179,22 @@ class Report:
             "families": {name: asdict(count) for name, count in self.counts.items()},
             "findings": [f.as_dict() for f in self.findings],
             "slow": [asdict(s) for s in self.slow],
-            "verdicts": self.verdicts,
         }
 
     def __str__(self) -> str:
         rows = [_HEADINGS, *(_row(name, c) for name, c in self.counts.items())]
         if len(self.counts) > 1:
             rows.append(_row("all", self.total))
-        lines = [
-            f"oneDNN {self.version} ({self.runtime}), {self.isa}, {self.cpu}, "
-            f"{self.threads} threads, seeds from {self.seed}",
-            "",
-            *text_table(rows, right=range(1, len(_HEADINGS))),
-            *self._slowest(),
-            *self._found(),
-        ]
-        if self.findings or self.slow:
-            lines.append(f"\nnew verdicts kept for compile(check='verify'): {self.verdicts}")
-        return "\n".join(lines)
+        return "\n".join(
+            [
+                f"oneDNN {self.version} ({self.runtime}), {self.isa}, {self.cpu}, "
+                f"{self.threads} threads, seeds from {self.seed}",
+                "",
+                *text_table(rows, right=range(1, len(_HEADINGS))),
+                *self._slowest(),
+                *self._found(),
+            ]
+        )
 
     def _slowest(self) -> Iterable[str]:
         if not self.slow:
@@ -232,5 +222,5 @@ class Report:
 
 
 def _row(name: str, c: Count) -> tuple[str, ...]:
-    counts = (c.cases, c.wrong, c.crashed, c.avoided, c.slow, c.refused, c.numpy, c.even)
+    counts = (c.cases, c.wrong, c.crashed, c.avoided, c.slow, c.refused, c.numpy)
     return (name, *(str(n) for n in counts), f"{c.seconds:.1f}")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ...base.linked import version
@@ -91,86 +90,21 @@ class _Asker:
         return [(a, plain.get(i)) for i, a in enumerate(given)]
 
 
-class _Search:
-    """The state that all threads share."""
+def _fitting(done: Count) -> int:
+    """Return the number of cases that take about as long as a batch may."""
+    if not done.cases:
+        return _BATCH[0]
+    return min(max(1, int(_BATCH_SECONDS * done.cases / done.seconds)), _BATCH[1])
 
-    def __init__(
-        self, families: Mapping[str, Family], report: Report, until: float, most: int | None
-    ) -> None:
-        self.families = families
-        self.report = report
-        self.until = until
-        self.end = sys.maxsize if most is None else report.seed + most
-        self.lock = threading.Lock()
-        self.next = dict.fromkeys(families, report.seed)
-        self.spent = dict.fromkeys(families, 0.0)
-        self.busy = dict.fromkeys(families, 0)
-        self.stopped = False
-        self.processes: list[Isolated] = []
 
-    def stop(self) -> None:
-        """End the search at once."""
-        self.stopped = True
-        for process in list(self.processes):
-            process.interrupt()
-
-    def batch(self) -> tuple[str, range] | None:
-        """Choose the next cases, of the family that had the least time so far."""
-        with self.lock:
-            late = time.monotonic() >= self.until
-            # Every family gets at least one batch.
-            waiting = [
-                name
-                for name, first in self.next.items()
-                if first < self.end and not (late and first > self.report.seed)
-            ]
-            if self.stopped or not waiting:
-                return None
-            family = min(waiting, key=lambda name: (self.busy[name], self.spent[name]))
-            seeds = range(self.next[family], self.end)[: self._fitting(family)]
-            self.next[family] = seeds.stop
-            self.busy[family] += 1
-            return family, seeds
-
-    def _fitting(self, family: str) -> int:
-        """Return the number of cases that take about as long as a batch may."""
-        done = self.report.counts[family]
-        if not done.cases:
-            return _BATCH[0]
-        return min(max(1, int(_BATCH_SECONDS * done.cases / done.seconds)), _BATCH[1])
-
-    def add(
-        self,
-        family: str,
-        seeds: Sequence[int],
-        answers: Sequence[tuple[Answer, Answer | None]],
-        seconds: float,
-    ) -> None:
-        """Add the answers of a batch to the report."""
-        with self.lock:
-            count = self.report.counts[family]
-            count.seconds += seconds
-            self.spent[family] += seconds
-            self.busy[family] -= 1
-            for seed, (answer, plain) in zip(seeds, answers, strict=True):
-                count.add(answer, plain)
-                self._note(family, seed, answer)
-
-    def _note(self, family: str, seed: int, answer: Answer) -> None:
-        if answer.verdict not in _FINE:
-            found = Finding(family, seed, answer.verdict, answer.reason, answer.steps)
-            self.report.findings.append(found)
-        elif answer.ratio is not None and answer.ratio > SLOW:
-            self.report.slow.append(Slow(family, seed, answer.ratio, answer.steps))
-
-    def work(self, asker: _Asker) -> Iterator[None]:
-        """Judge batches until time is over."""
-        while (chosen := self.batch()) is not None:
-            family, seeds = chosen
-            began = time.monotonic()
-            answers = asker.ask(self.families[family], seeds)
-            self.add(family, seeds, answers, time.monotonic() - began)
-            yield
+def _add(report: Report, family: str, seed: int, answer: Answer, plain: Answer | None) -> None:
+    """Add the answers about a case to the report."""
+    report.counts[family].add(answer, plain)
+    if answer.verdict not in _FINE:
+        found = Finding(family, seed, answer.verdict, answer.reason, answer.steps)
+        report.findings.append(found)
+    elif answer.ratio is not None and answer.ratio > SLOW:
+        report.slow.append(Slow(family, seed, answer.ratio, answer.steps))
 
 
 def search(
@@ -179,7 +113,6 @@ def search(
     seconds: float,
     seed: int = 0,
     most: int | None = None,
-    jobs: int = 1,
     timeout: float = 60.0,
     timed: bool = True,
     progress: Progress | None = None,
@@ -197,8 +130,6 @@ def search(
         First seed of each family.
     most : int, optional
         The most cases of each family.
-    jobs : int
-        Number of processes that judge at a time; they share the CPU's cores.
     timeout : float
         Time limit per case, in seconds.
     timed : bool
@@ -211,42 +142,34 @@ def search(
     Report
     """
     here = current()
-    threads = max(1, here.threads // jobs)
     report = Report(
         version().release,
         here.runtime,
         here.isa,
         processor(),
-        threads,
+        here.threads,
         seed,
         {name: Count() for name in families},
     )
-    shared = _Search(families, report, time.monotonic() + seconds, most)
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            with Isolated(*MODELS) as process:
-                shared.processes.append(process)
-                for _ in shared.work(_Asker(process, threads, timeout, timed)):
-                    if progress is not None:
-                        with shared.lock:
-                            progress(report, max(0.0, shared.until - time.monotonic()))
-        except BaseException as e:
-            failed.append(e)
-            shared.stopped = True
-
-    workers = [threading.Thread(target=run) for _ in range(jobs)]
-    for worker in workers:
-        worker.start()
-    try:
-        for worker in workers:
-            worker.join()
-    except KeyboardInterrupt:
-        shared.stop()
-        for worker in workers:
-            worker.join()
-        raise
-    if failed:
-        raise failed[0]
-    return report
+    until = time.monotonic() + seconds
+    left = {name: range(seed, sys.maxsize)[:most] for name in families}
+    with Isolated(*MODELS) as process:
+        asker = _Asker(process, here.threads, timeout, timed)
+        while True:
+            late = time.monotonic() >= until
+            # Every family gets at least one batch.
+            waiting = [n for n, seeds in left.items() if seeds and not (late and seeds[0] > seed)]
+            if not waiting:
+                return report
+            # The family that had the least time so far.
+            family = min(waiting, key=lambda name: report.counts[name].seconds)
+            count = report.counts[family]
+            size = _fitting(count)
+            seeds, left[family] = left[family][:size], left[family][size:]
+            began = time.monotonic()
+            answers = asker.ask(families[family], seeds)
+            count.seconds += time.monotonic() - began
+            for number, (answer, plain) in zip(seeds, answers, strict=True):
+                _add(report, family, number, answer, plain)
+            if progress is not None:
+                progress(report, max(0.0, until - time.monotonic()))
