@@ -9,44 +9,34 @@ from .. import _core
 
 
 class version_t(dict[str, Any]):
-    """The linked oneDNN: the fields of ``dnnl_version_t``, as attributes and as a mapping."""
+    """The linked oneDNN: the fields of ``dnnl_version_t``, as attributes and as a mapping.
+
+    Attributes
+    ----------
+    major, minor, patch : int
+        The numbers of the release.
+    hash : str
+        The commit that oneDNN was built from, or ``N/A``.
+    cpu_runtime, gpu_runtime : str
+        The runtimes of its engines: ``OpenMP``, ``SYCL``, ...; or ``none``.
+    headers : str
+        The release of the headers that this package was built with.
+    """
 
     __slots__ = ()
 
-    @property
-    def major(self) -> int:
-        """The first number of the release."""
-        return int(self["major"])
+    major: int
+    minor: int
+    patch: int
+    hash: str
+    cpu_runtime: str
+    gpu_runtime: str
+    headers: str
 
-    @property
-    def minor(self) -> int:
-        """The second number of the release."""
-        return int(self["minor"])
-
-    @property
-    def patch(self) -> int:
-        """The third number of the release."""
-        return int(self["patch"])
-
-    @property
-    def hash(self) -> str:
-        """The commit that oneDNN was built from, or ``N/A``."""
-        return str(self["hash"])
-
-    @property
-    def cpu_runtime(self) -> str:
-        """The runtime of its CPU engine: ``OpenMP``, ``SYCL``, ..."""
-        return str(self["cpu_runtime"])
-
-    @property
-    def gpu_runtime(self) -> str:
-        """The runtime of its GPU engine, or ``none``."""
-        return str(self["gpu_runtime"])
-
-    @property
-    def headers(self) -> str:
-        """The release of the headers that this package was built with."""
-        return str(self["headers"])
+    def __getattr__(self, name: str) -> Any:
+        if name not in self:
+            raise AttributeError(f"version_t has no attribute {name!r}")
+        return self[name]
 
     @property
     def release(self) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from .. import _core
 from ..base.linked import linked_version, version
-from .isa import has
+from .isa import Feature, has
 
 
 class Conditions(NamedTuple):
@@ -18,35 +18,9 @@ class Conditions(NamedTuple):
     isa: str  # the instruction set that oneDNN dispatches to, by its name in `cpu_isa`
     threads: int  # the number that a call may use
 
-    @property
-    def amx(self) -> bool:
-        """Whether AMX kernels may run."""
-        return has(self.isa, "amx")
-
-    @property
-    def avx2(self) -> bool:
-        """Whether AVX2 kernels may run."""
-        return has(self.isa, "avx2")
-
-    @property
-    def avx512(self) -> bool:
-        """Whether AVX-512 kernels may run."""
-        return has(self.isa, "avx512")
-
-    @property
-    def avx512_bf16(self) -> bool:
-        """Whether AVX-512 kernels may multiply in bf16 without converting to f32."""
-        return has(self.isa, "avx512_bf16")
-
-    @property
-    def vnni(self) -> bool:
-        """Whether oneDNN adds int8 products without saturation."""
-        return has(self.isa, "vnni")
-
-    @property
-    def f16(self) -> bool:
-        """Whether f16 kernels may run."""
-        return has(self.isa, "f16")
+    def has(self, feature: Feature) -> bool:
+        """Whether the instruction set has a feature."""
+        return has(self.isa, feature)
 
 
 @cache

@@ -6,9 +6,9 @@ A kernel that fails because of a fault in the library would look like a CPU that
 from __future__ import annotations
 
 from .._core import get_effective_cpu_isa
-from .isa import has
+from .isa import Feature, has
 
-_NEEDS = {
+_NEEDS: dict[str, tuple[Feature, str]] = {
     "bf16": ("bf16", "avx512_core or avx2_vnni_2"),
     "f16": ("f16", "avx512_core_fp16 or avx2_vnni_2"),
     "f8_e4m3": ("f8", "avx512_core_fp16"),
@@ -20,8 +20,10 @@ _NEEDS = {
 def lacks(data_type: str) -> str | None:
     """Say why a data type, by oneDNN's name, can't be computed in here, or None if it can."""
     isa = get_effective_cpu_isa().name
-    feature, needs = _NEEDS.get(data_type, ("", ""))
-    if not feature or has(isa, feature):
+    if data_type not in _NEEDS:
+        return None
+    feature, needs = _NEEDS[data_type]
+    if has(isa, feature):
         return None
     return f"oneDNN uses {isa} on this CPU, and {feature} needs {needs}"
 

@@ -19,12 +19,10 @@ _UNIT_ROUNDOFF = {"f32": 2.0**-24, "f16": 2.0**-11}
 """The largest relative error of one rounding, by the data type of sums."""
 
 # Ops that choose or copy elements, or round once: they are exact before the output is rounded.
-_EXACT = with_trait("keeps") | frozenset(
-    """
-    Abs AbsBackward Clamp ClampBackward GenIndex GreaterEqual MaxPool Maximum Minimum ReLU
-    ReLUBackward ReduceMax ReduceMin Round Select
-    """.split()
-)
+_EXACT = with_trait("keeps") | {
+    "Abs", "AbsBackward", "Clamp", "ClampBackward", "GenIndex", "GreaterEqual", "MaxPool",
+    "Maximum", "Minimum", "ReLU", "ReLUBackward", "ReduceMax", "ReduceMin", "Round", "Select",
+}  # fmt: skip
 
 # Ops whose kernels approximate a function, with the error in unit roundoffs of the largest of 1,
 # the inputs and the output: at least twice the errors observed in oneDNN 3.7 and 3.13 with SSE4.1,
@@ -178,12 +176,10 @@ _TERMS: dict[str, Callable[[Call], int]] = {
 }
 
 # Ops with at most three roundings for each element.
-_ARITHMETIC = frozenset(
-    """
-    Add BiasAdd Divide Dropout LeakyReLU Multiply PReLU Reciprocal Sqrt Square SquaredDifference
-    Subtract
-    """.split()
-)
+_ARITHMETIC = {
+    "Add", "BiasAdd", "Divide", "Dropout", "LeakyReLU", "Multiply", "PReLU", "Reciprocal", "Sqrt",
+    "Square", "SquaredDifference", "Subtract",
+}  # fmt: skip
 
 # The number of roundings outside the sum: of products, a bias, means, roots, quotients.
 _FURTHER = 8

@@ -109,7 +109,7 @@ def _one_plane(slide: Slide | None) -> int:
 )
 def one_channel_of_one_plane(group: Group, op: Op, conditions: Conditions) -> Answer:
     """Most results are wrong."""
-    bf16 = op.inputs[0].dtype == "bf16" and conditions.avx512_bf16
+    bf16 = op.inputs[0].dtype == "bf16" and conditions.has("avx512_bf16")
     if not bf16 and integers_of(group, op) is None:
         return False
     return _unless_int8(_one_plane(slide_of(group, op)) == 1, group, op)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from enum import Flag, auto
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ..machine import Conditions
+from ..machine.isa import Feature
 from ..ops.describe import version_text
 from ..ops.terms import OLDEST, Version
 from .calls import Op
@@ -38,9 +39,6 @@ SPLIT = "get partitions with policy debug"
 APART = f"{SPLIT}, or put the op into a graph of its own"
 _BY_A_MODEL = "let a model of GraphBuilder run it, which computes it in another way"
 
-Feature = Literal["amx", "avx2", "avx512", "avx512_bf16", "f16", "vnni"]
-"""A feature of an instruction set: a property of `Conditions`."""
-
 
 @dataclass(frozen=True)
 class Where:
@@ -62,8 +60,8 @@ class Where:
             and (self.until is None or conditions.version < self.until)
             and self.sycl in (None, conditions.runtime == "SYCL")
             and self.threads <= conditions.threads
-            and all(getattr(conditions, feature) for feature in self.has)
-            and not any(getattr(conditions, feature) for feature in self.lacks)
+            and all(map(conditions.has, self.has))
+            and not any(map(conditions.has, self.lacks))
         )
 
     def __str__(self) -> str:

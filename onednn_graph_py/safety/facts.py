@@ -93,7 +93,7 @@ def integers_of(group: Group, op: Op) -> tuple[Tensor, Tensor] | None:
 
 def runs_in_amx(group: Group, op: Op, conditions: Conditions) -> bool:
     """Whether oneDNN may run a product or convolution in an AMX kernel."""
-    if not conditions.amx:
+    if not conditions.has("amx"):
         return False
     dtype = op.inputs[0].dtype
     if dtype == "bf16" or integers_of(group, op) is not None:  # whatever they are cast to

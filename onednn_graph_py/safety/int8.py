@@ -35,7 +35,7 @@ def int8_products_without_vnni(group: Group, op: Op, conditions: Conditions) -> 
         return False
     slide = slide_of(group, op) if op.kind == "Convolution" else None
     depthwise = slide is not None and slide.depthwise
-    return not (depthwise and source.dtype == "u8" and not conditions.avx512)
+    return not (depthwise and source.dtype == "u8" and not conditions.has("avx512"))
 
 
 def _exact(weights: Tensor, *, halved: bool) -> bool:

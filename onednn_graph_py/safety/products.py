@@ -129,10 +129,10 @@ def one_row_transposed(group: Group, op: Op, conditions: Conditions) -> Answer:
         return False
     old = conditions.version < (3, 8) and len(made) == 4
     if integers_of(group, op) is not None:
-        met = conditions.amx and over % 4 != 0 and (old or conditions.version >= (3, 8))
+        met = conditions.has("amx") and over % 4 != 0 and (old or conditions.version >= (3, 8))
         return met and Hit(alone=False)
     if op.inputs[0].dtype == "f16":
-        return old and conditions.avx512 and conditions.f16 and over > 1
+        return old and conditions.has("avx512") and conditions.has("f16") and over > 1
     return old and runs_in_amx(group, op, conditions) and over % 2 != 0
 
 

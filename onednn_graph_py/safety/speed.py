@@ -108,7 +108,7 @@ def unpacked_weights(group: Group, op: Op, conditions: Conditions) -> Answer:
 
     With AMX no difference was seen, and 3.7 packs no weights of f32 products on AVX2.
     """
-    dtypes = ("f32", "bf16") if conditions.avx512 else ("f32",)
+    dtypes = ("f32", "bf16") if conditions.has("avx512") else ("f32",)
     weights = [group.tensor(o.inputs[1]) for o in group.ops if o.kind == "MatMul"]
     large = [w for w in weights if w.data is not None and w.data.size >= _LARGE]
     return sum(w.dtype in dtypes for w in large) > 1

@@ -455,7 +455,7 @@ def test_gate_and_up_may_be_inputs_over_one_memory(dtype):
 
 
 # Such a partition would execute an instruction that the CPU lacks.
-WITHOUT_KERNEL = LINKED >= (3, 8) and not current().avx512
+WITHOUT_KERNEL = LINKED >= (3, 8) and not current().has("avx512")
 
 
 def runs_in_parts(expected):
@@ -705,7 +705,7 @@ def test_an_int8_layer_is_one_partition(dtype):
     wanted = np.maximum(x @ w, 0) / 0.5
     # Rounded to the data type at most four times, and to u8.
     bound = 0.5 + size / 0.5 * (4 * ROUNDING[dtype] + 64 * F32)
-    with runs_in_parts(not current().vnni):
+    with runs_in_parts(not current().has("vnni")):
         assert_within(of.run(y), np.clip(wanted, 0, 255), bound)
 
 

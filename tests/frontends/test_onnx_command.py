@@ -87,7 +87,7 @@ def files(tmp_path_factory):
         made[name] = text % (numbers(512), numbers(256))
     made["gated"] = GATED % (numbers(512), numbers(16))
     # Without VNNI sums of products of larger weights saturate in onnxruntime.
-    limit = 100 if current().vnni else 64
+    limit = 100 if current().has("vnni") else 64
     made["quantized"] = QUANTIZED % ", ".join(map(str, random.integers(-limit, limit, 64 * 32)))
     for name, text in made.items():
         made[name] = str(folder / f"{name}.onnx")

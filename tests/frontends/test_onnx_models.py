@@ -257,7 +257,7 @@ def quantized(make, small, folder, form="QDQ"):
         per_channel=True,
         activation_type=quantization.QuantType.QUInt8,
         weight_type=quantization.QuantType.QInt8,
-        reduce_range=not current().vnni,  # without VNNI onnxruntime's sums saturate
+        reduce_range=not current().has("vnni"),  # without VNNI onnxruntime's sums saturate
     )
     return onnx.load(between), onnx.load(after), size
 

@@ -109,4 +109,4 @@ def test_products_and_convolutions_run_in_int8(name):
         if "[int8_products_without_vnni]" in step.why and {"Convolution", "MatMul"} & {*step.ops}
     ]
     assert ran + len(apart) == products
-    assert not (apart and current().vnni)
+    assert not (apart and current().has("vnni"))

@@ -327,7 +327,7 @@ def asked_for():
     return total
 
 
-@pytest.mark.skipif(not current().vnni, reason="without VNNI oneDNN packs no such weights")
+@pytest.mark.skipif(not current().has("vnni"), reason="without VNNI oneDNN packs no such weights")
 @pytest.mark.skipif(
     not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="the system has no huge pages"
 )

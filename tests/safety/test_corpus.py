@@ -65,7 +65,7 @@ KNOWN: dict[str, Known] = {
     "pattern/int8/int8_maxpool_add_mul_fusion.json": _split("wide_operand_behind_pooling"),
     # Its scales are of the weights' second dim, which has one element here.
     "pattern/int8/int8_depthwise_conv_fusion.json": Known(
-        Verdict.SPLIT, "[scales_of_input_channels]", lambda: not current().amx
+        Verdict.SPLIT, "[scales_of_input_channels]", lambda: not current().has("amx")
     ),
     "complex_fusion/mha/MHA-distill_bert-inf-int8-bs1.json": _split("attention_select"),
     "complex_fusion/mha/MHA-starcoder-inf-fp32-bs1.json": _split(
@@ -175,7 +175,7 @@ def _hardware(document: GraphDocument, result: Result) -> bool:
 def _in_parts_without_vnni(result: Result) -> bool:
     """Where int8 products saturate, models run them in parts, and are right."""
     split = result.verdict is Verdict.SPLIT and "this CPU has no VNNI" in result.reason
-    return split and not current().vnni
+    return split and not current().has("vnni")
 
 
 def _surprises(results: dict[str, Result], right: Verdict) -> list[str]:
