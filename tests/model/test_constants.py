@@ -3,6 +3,7 @@
 import gc
 import itertools
 import textwrap
+import threading
 
 import numpy as np
 import pytest
@@ -98,22 +99,22 @@ def test_clearing_caches_leaves_models_right():
 
 
 def test_caches_may_be_cleared_while_models_run():
-    import threading
-
     model, right = product(whole(1, 64, 32)), X @ whole(1, 64, 32)
-    failures, done = [], threading.Event()
+    failures, together = [], threading.Barrier(4)
 
     def work():
-        while not done.is_set():
-            if not np.array_equal(model(X), right):
-                failures.append("wrong")
+        for _ in range(200):
+            together.wait()  # so that calls are as many on a busy machine
+            for _ in range(3):
+                if not np.array_equal(model(X), right):
+                    failures.append("wrong")
 
     threads = [threading.Thread(target=work) for _ in range(3)]
     for t in threads:
         t.start()
     for _ in range(200):
+        together.wait()
         og.clear_caches()
-    done.set()
     for t in threads:
         t.join()
     assert not failures

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...base.errors import InvalidArgumentsError
 from ...base.text.files import write_whole
+from ...base.text.names import did_you_mean
 from ...base.text.options import add_command, add_forms, at_least, positive
 from ...base.text.progress import show_progress
 from ...serialization import parse, to_builder
@@ -72,8 +73,8 @@ def _chosen(names: list[str]) -> dict[str, Family]:
     """Return the families of these names, or all."""
     unknown = [n for n in names if n not in FAMILIES]
     if unknown:
-        known = ", ".join(FAMILIES)
-        raise InvalidArgumentsError(f"there is no family {unknown[0]!r}; there are: {known}")
+        hint = did_you_mean(unknown[0], FAMILIES) or f"; there are: {', '.join(FAMILIES)}"
+        raise InvalidArgumentsError(f"there is no family {unknown[0]!r}{hint}")
     return {n: draw for n, draw in FAMILIES.items() if n in (names or FAMILIES)}
 
 
