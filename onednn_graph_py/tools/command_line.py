@@ -17,6 +17,7 @@ from ..base.errors import OneDNNError
 from ..base.linked import version
 from ..base.text.files import told, write_whole
 from ..base.text.names import did_you_mean, install_line, printable
+from ..base.text.numbers import counted
 from ..base.text.options import help_form
 from ..base.text.progress import show_progress
 from ..base.text.table import text_table
@@ -55,7 +56,8 @@ def _screen(parser: argparse.ArgumentParser) -> str:
         for name, module in _EXTRAS.items()
     ]
     isa, types = _core.get_effective_cpu_isa().name, " ".join(cpu_data_types())
-    cpu = f"CPU: {isa} instructions, {_core.num_threads()} threads, data types {types}"
+    threads = counted(_core.num_threads(), "thread")
+    cpu = f"CPU: {isa} instructions, {threads}, data types {types}"
     rows = [*text_table(extras), "commands:", *text_table(commands)]
     last = f"{parser.prog} COMMAND --help describes a command, with an example"
     return "\n".join([_versions(), cpu, "extras:", *rows, last])
