@@ -15,7 +15,7 @@ import onednn_graph_py as og
 from onednn_graph_py.base import processes
 from onednn_graph_py.machine.hardware import look
 from onednn_graph_py.tools import command_line as cli
-from onednn_graph_py.tools.comparing.installs import HERE, find_install
+from onednn_graph_py.tools.comparing.compare import WorkerProcess
 from onednn_graph_py.tools.explaining import explain
 
 NAMES = (
@@ -52,7 +52,7 @@ except og.OneDNNError as e:
 assert not look.seen().failures
 with processes.Isolated() as forks:
     assert forks.call(os.getcwd, timeout=120) == ("returned", os.getcwd())
-worker = find_install(HERE).start()
+worker = WorkerProcess()
 worker.answer()
 worker.stop()
 print("all have run")

@@ -79,10 +79,11 @@ def test_it_ends_by_itself_when_nobody_wants_more():
     assert not Path(f"/proc/{p.pid}").exists()
 
 
-def test_what_can_not_be_started_leaves_nothing_open():
+def test_what_can_not_be_started_leaves_nothing_open(monkeypatch):
     before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(OSError, match="nowhere"):
-        Process(python="/nowhere/python", keep_errors=True)
+        Process(keep_errors=True)
     assert len(os.listdir("/proc/self/fd")) == before
 
 

@@ -2,12 +2,11 @@
 
 import json
 import os
+import pickle
 import re
 import shutil
 import signal
-import stat
 import sys
-import sysconfig
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,18 +19,12 @@ from onednn_graph_py import serialization
 from onednn_graph_py.machine.isa import has
 from onednn_graph_py.model.running.model import Step
 from onednn_graph_py.tools import command_line as cli
-from onednn_graph_py.tools.comparing import Comparison, Run, bootstrap, installs, worker
+from onednn_graph_py.tools.comparing import Comparison, Run, worker
 from onednn_graph_py.tools.comparing import compare as compare_function
-from onednn_graph_py.tools.comparing.graph_files import (
-    bind_constants,
-    constant_values,
-    save_constants,
-)
-from onednn_graph_py.tools.comparing.installs import WorkerProcess
-from onednn_graph_py.tools.comparing.settings import settings_of
+from onednn_graph_py.tools.comparing.compare import WorkerProcess
+from onednn_graph_py.tools.comparing.settings import ISAS, settings_of
 from onednn_graph_py.tools.comparing.timing import summed_up, time_in_batches
 from onednn_graph_py.tools.replay import Verdict
-from onednn_graph_py.tools.replay.stages import Ended
 
 compare_module = sys.modules[compare_function.__module__]
 ISA = og.get_effective_cpu_isa().name
@@ -54,23 +47,6 @@ def graph(tmp_path_factory):
     path = tmp_path_factory.mktemp("graphs") / "matmul <relu>.json"
     matmul_relu().save(path)
     return str(path)
-
-
-def environment(folder, package=HERE):
-    """A virtual environment's folder: this interpreter, with what it has and a package."""
-    python = folder / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.symlink_to(os.path.realpath(sys.executable))
-    (folder / "pyvenv.cfg").write_text(
-        f"home = {os.path.dirname(os.path.realpath(sys.executable))}\n"
-    )
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    packages = folder / "lib" / version / "site-packages"
-    packages.mkdir(parents=True)
-    if package is not None:
-        site = sysconfig.get_path("purelib")
-        (packages / "package.pth").write_text(f"{package}\n{site}\n")
-    return folder
 
 
 # -- settings
@@ -112,10 +88,9 @@ def test_an_instruction_set_that_is_not_there_is_told(graph):
 
 
 def test_both_names_of_an_instruction_set_are_one():
-    facts = installs.find_install("here").facts
-    assert facts["isas"]["avx10_1_512"] == facts["isas"]["avx512_core_fp16"]
-    assert facts["isa"] == ISA
-    assert "isa_default" not in facts["isas"]
+    assert ISAS["avx10_1_512"] == ISAS["avx512_core_fp16"]
+    assert ISA in ISAS
+    assert "isa_default" not in ISAS
 
 
 def test_threads(graph):
@@ -156,7 +131,7 @@ def test_all_combinations_are_run_in_order():
 
 
 def test_what_is_given_twice_is_run_once():
-    assert len(settings_of(["avx2", "AVX2"], [2, 2], ["any", "any"], ["here", "here"])) == 1
+    assert len(settings_of(["avx2", "AVX2"], [2, 2], ["any", "any"])) == 1
 
 
 @pytest.mark.parametrize(
@@ -168,9 +143,6 @@ def test_what_is_given_twice_is_run_once():
         ({"fpmath": "bf16:1"}, r"fpmath: expected MODE\[:true\|false\], got 'bf16:1'"),
         ({"threads": 0}, r"threads must be at least 1, got 0"),
         ({"threads": [1, 2.0]}, r"threads must be at least 1, got 2\.0"),
-        ({"onednn": "/no/such"}, r"onednn '/no/such': expected 'here', a Python executable, or"),
-        ({"onednn": "/etc"}, r"onednn '/etc': this folder has no bin/python"),
-        ({"onednn": __file__}, r"onednn '.*': .* can't be executed"),
     ],
 )
 def test_what_is_no_setting_is_told(graph, given, told):
@@ -194,7 +166,7 @@ def test_constants_are_given_to_the_processes():
 
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "s8", "u8", "s4", "u4"])
-def test_constants_travel_in_their_own_types(tmp_path, dtype):
+def test_constants_travel_in_their_own_types(dtype):
     b = og.GraphBuilder()
     values = np.arange(-4 if dtype[0] != "u" else 0, 4).repeat(3).reshape(2, -1)
     given = {"f32": np.float32(values) / 3}.get(dtype, values)
@@ -206,33 +178,12 @@ def test_constants_travel_in_their_own_types(tmp_path, dtype):
         b.output(constant.dynamic_dequantize(scale, qtype="per_tensor"))
     b.constant(np.float32([1, 2, 3]))  # no op reads it
     document = serialization.from_builder(b)
-    save_constants(constant_values(b, document), tmp_path)
-    made = serialization.to_builder(document)
-    assert (len(made.inputs), len(made.constants)) == (2, 0)
-    bind_constants(made, tmp_path)
+    request = {"document": document, "constants": compare_module.constants_of(b, document)}
+    made = worker._builder(pickle.loads(pickle.dumps(request)))
     assert [v.shape for v in made.inputs] == [b.inputs[0].shape]
     (travelled,) = made.constants
     assert travelled.data.dtype == constant.data.dtype
     np.testing.assert_array_equal(travelled.data, constant.data)
-
-
-@pytest.mark.parametrize(
-    ("dims", "verdict", "reason"),
-    [
-        ((2, 3), Verdict.UNREADABLE, "constants: .*expected 24 bytes"),
-        ((1 << 40,), Verdict.TOO_LARGE, "GiB"),
-    ],
-)
-def test_constants_are_read_if_they_fit_into_memory(tmp_path, dims, verdict, reason):
-    b = og.GraphBuilder()
-    b.output(b.input(dims, name="x").relu())
-    b.save(tmp_path / "graph.json")
-    (name,) = (v.name for v in og.load(tmp_path / "graph.json").inputs)
-    (tmp_path / f"constant-{name.removeprefix('t')}.bin").write_bytes(b"nothing")
-    graph = str(tmp_path / "graph.json")
-    with pytest.raises(Ended, match=reason) as ended:
-        worker._builder({"graph": graph, "constants": str(tmp_path), "memory_share": 1.0})
-    assert ended.value.verdict is verdict
 
 
 def test_a_refusal_is_a_cell():
@@ -252,83 +203,6 @@ def test_an_op_without_a_kernel_is_a_cell():
     assert made.runs[0].verdict is Verdict.UNSUPPORTED
     assert "(Pow)" in made.runs[0].reason
     assert made.ok  # nothing is wrong with the graph
-
-
-# -- environments
-
-
-def test_another_environment(graph, tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "of" / "the" / "caller"))
-    other = str(environment(tmp_path / "other"))
-    made = og.compare(graph, onednn=["here", other], seconds=0)
-    assert made.ok
-    here, there = made.runs
-    assert here.python == sys.executable
-    assert there.python == f"{other}/bin/python"
-    assert there.onednn == here.onednn
-    assert there.label.endswith(f"({other})")  # versions do not tell them apart
-    assert there.difference == 0
-
-
-def test_an_environment_without_the_package_is_told(tmp_path):
-    bare = str(environment(tmp_path / "bare", package=None))
-    with pytest.raises(og.InvalidArgumentsError, match=r"bare': onednn_graph_py is not installed"):
-        og.compare(matmul_relu(), onednn=bare)
-
-
-def test_an_older_package_is_told(tmp_path):
-    package = tmp_path / "old" / "onednn_graph_py"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    other = str(environment(tmp_path / "env", package=tmp_path / "old"))
-    with pytest.raises(og.InvalidArgumentsError, match="onednn_graph_py there is too old"):
-        og.compare(matmul_relu(), onednn=other)
-
-
-def test_a_package_that_does_not_start_is_told(tmp_path):
-    package = tmp_path / "broken" / "onednn_graph_py" / "tools" / "comparing"
-    package.mkdir(parents=True)
-    for folder in (package, package.parent, package.parent.parent):
-        (folder / "__init__.py").touch()
-    (package / "worker.py").write_text("raise ImportError('libdnnl.so.3 is gone')\n")
-    other = str(environment(tmp_path / "env", package=tmp_path / "broken"))
-    with pytest.raises(og.InvalidArgumentsError, match=r"did not start: .* libdnnl\.so\.3 is gone"):
-        og.compare(matmul_relu(), onednn=other)
-
-
-def test_another_version_of_the_package_is_told(monkeypatch):
-    monkeypatch.setattr(installs, "__version__", "9.9")
-    with pytest.raises(og.InvalidArgumentsError, match=r"9\.9: install equal versions"):
-        og.compare(matmul_relu(), onednn=sys.executable)
-
-
-def test_what_is_no_python_is_told(tmp_path):
-    script = tmp_path / "python"
-    script.write_text("#!/bin/sh\nexit 3\n")
-    script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    with pytest.raises(og.InvalidArgumentsError, match="the process ended with exit status 3"):
-        og.compare(matmul_relu(), onednn=str(script))
-
-
-def test_an_instruction_set_that_one_oneDNN_does_not_know_is_a_cell(graph, monkeypatch):
-    def knowing(where):
-        found = right(where)
-        newer = {**found.facts, "isas": {**found.facts["isas"], "avx99": "avx99"}}
-        return found if where == "here" else installs.Install(where, found.python, newer)
-
-    right = installs.find_install
-    monkeypatch.setattr("onednn_graph_py.tools.comparing.settings.find_install", knowing)
-    settings = settings_of("avx99", (), (), ["here", sys.executable])
-    column = compare_module.Column(settings[0], _NoFiles(), 0)
-    column.start(0, 10, 0.5)
-    assert column.run.verdict is Verdict.REFUSED
-    assert column.run.reason.endswith("knows no ISA 'avx99'")
-
-
-class _NoFiles:
-    folder = Path()
-    outputs = 0
-    constants = None
 
 
 # -- what goes wrong in a process
@@ -450,7 +324,7 @@ def test_ratios_are_of_rounds():
 
 def run(label, *ops, **more):
     steps = tuple(Step(kinds, ("",) * len(kinds), "oneDNN") for kinds in ops)
-    return Run(label, "python", "0", "3.7.2", "OpenMP", steps=steps, **more)
+    return Run(label, steps=steps, **more)
 
 
 DIFFERENT = Comparison(
@@ -461,6 +335,7 @@ DIFFERENT = Comparison(
         run("c", ("MatMul", "ReLU"), partitions=1, same_steps_as=1, error=float("inf")),
     ),
     "CPU & co",
+    "3.7.2 OpenMP",
     1.0,
     5,
 )
@@ -475,7 +350,7 @@ def test_steps_that_column_1_has_not_are_marked():
 
 
 def test_nothing_is_marked_where_column_1_has_nothing():
-    failed = Run("a", "python", "0", "3.7.2", "OpenMP", verdict=Verdict.REFUSED)
+    failed = Run("a", verdict=Verdict.REFUSED)
     text = str(replace(DIFFERENT, runs=(failed, DIFFERENT.runs[1])))
     assert re.search(r"fused +- +MatMul\n", text)
     assert "* " not in text
@@ -485,7 +360,7 @@ def test_columns_that_do_not_fit_come_below(monkeypatch):
     monkeypatch.setattr(shutil, "get_terminal_size", lambda fallback: os.terminal_size((60, 24)))
     lines = str(DIFFERENT).splitlines()
     assert max(map(len, lines)) <= 60
-    assert sum(line.startswith("oneDNN ") for line in lines) == 2
+    assert sum(line.startswith("ISA ") for line in lines) == 2
 
 
 def test_html_is_escaped():
@@ -544,7 +419,6 @@ def test_a_run_that_is_not_right_is_an_exit_status(graph, capsys, interfered):
     [
         (["no.json"], "compare: no.json: "),
         (["g.json", "--isa", "avx3"], "compare: isa: oneDNN knows no 'avx3'"),
-        (["g.json", "--onednn", "/no/such"], "compare: onednn '/no/such': expected"),
         (["g.json", "--set", "mp=2"], "compare: there is no option '--mp'"),
     ],
 )
@@ -559,8 +433,3 @@ def test_what_is_no_number_is_told(words, capsys):
         cli.main(["compare", "g.json", *words])
     assert end.value.code == 2
     assert words[0] in capsys.readouterr().err
-
-
-def test_exit_statuses_of_the_start_are_not_python_s():
-    # Python itself ends with 1 and 2, a shell with 126 and more.
-    assert {bootstrap.MISSING, bootstrap.TOO_OLD}.isdisjoint({0, 1, 2, *range(126, 256)})

@@ -4,13 +4,12 @@ from .ending import cause, ending, too_long
 from .environment import instructions, quiet
 from .forks import MODELS, Answer, Isolated
 from .import_path import import_path
-from .messages import JSON, serve
+from .messages import serve
 from .orphans import end_without_caller
 from .process import STARTUP, NoAnswer, Process, calling
 from .program import run
 
 __all__ = [
-    "JSON",
     "MODELS",
     "STARTUP",
     "Answer",

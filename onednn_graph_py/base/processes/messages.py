@@ -1,31 +1,16 @@
-"""The forms of messages between processes, and the loop that answers them: `serve`."""
+"""The loop that answers messages between processes, which are pickled: `serve`."""
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import Any
 
 from .orphans import end_without_caller
 
 
-class Form(NamedTuple):
-    """A form of messages: functions that write and read one."""
-
-    write: Callable[[Any], bytes]
-    read: Callable[[bytes], Any]
-
-
-PICKLE = Form(pickle.dumps, pickle.loads)  # the form between processes that import the same package
-JSON = Form(lambda message: json.dumps(message).encode(), json.loads)
-"""The form between processes that may import different versions of the package."""
-
-
-def serve(
-    descriptor: int, answer: Callable[[Any], Any], *, first: Any = None, form: Form = PICKLE
-) -> None:
+def serve(descriptor: int, answer: Callable[[Any], Any], *, first: Any = None) -> None:
     """Answer requests from a connection until it ends, also in the midst of a request.
 
     - `descriptor`: the number of the connection, as `Process` passes it
@@ -37,8 +22,8 @@ def serve(
     connection = Connection(descriptor)
     while True:
         try:
-            connection.send_bytes(form.write(first))
-            request = form.read(connection.recv_bytes())
+            connection.send_bytes(pickle.dumps(first))
+            request = pickle.loads(connection.recv_bytes())
         except (EOFError, OSError):  # the other process is gone, or closed the connection
             return
         first = answer(request)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,6 @@ from typing import Any
 from .ending import ending, last_line, too_long
 from .forked import renew_in_forks
 from .import_path import import_path
-from .messages import PICKLE, Form
 
 STARTUP = 120.0
 """Time limit in seconds for Python to start and import the package, on a busy machine too."""
@@ -58,33 +58,25 @@ class Process:
     """A Python process, started with some arguments and the number of its end of a connection.
 
     - `*arguments`: such as those of `calling`
-    - `python`: the executable; this process's by default
     - `environment`: by default the caller's
-    - `folder`: the folder in which it runs; by default the caller's
     - `keep_errors`: keep its standard error, which otherwise goes to the caller's
-    - `form`: of messages
     - raises `OSError`: no process can be started
     """
 
     def __init__(
         self,
         *arguments: str,
-        python: str | None = None,
         environment: Mapping[str, str] | None = None,
-        folder: str | os.PathLike[str] | None = None,
         keep_errors: bool = False,
-        form: Form = PICKLE,
     ) -> None:
-        self._form = form
         self._connection: Connection
         self._connection, its = Pipe()
         self._errors = tempfile.TemporaryFile() if keep_errors else None  # noqa: SIM115 (closed by leave)
         try:
             # Not multiprocessing's own processes: they would import the caller's script again.
             self._process = subprocess.Popen(
-                [python or sys.executable, *arguments, str(its.fileno())],
+                [sys.executable, *arguments, str(its.fileno())],
                 env=None if environment is None else dict(environment),
-                cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
@@ -113,7 +105,7 @@ class Process:
 
     def send(self, request: Any) -> None:
         """Send a request; if the process is gone, `answer` raises."""
-        message = self._form.write(request)
+        message = pickle.dumps(request)
         with contextlib.suppress(OSError):
             self._connection.send_bytes(message)
 
@@ -131,7 +123,7 @@ class Process:
             raise NoAnswer(ending(status) + last_line(said), status, said) from None
         if not in_time:
             raise NoAnswer(too_long(timeout or 0))
-        return self._form.read(message)
+        return pickle.loads(message)
 
     def ask(self, request: Any, timeout: float | None = None) -> Any:
         """Send a request, and wait for the answer."""

@@ -1,7 +1,7 @@
-"""One graph under several settings and oneDNN installs, side by side: `compare`.
+"""One graph under several settings, side by side: `compare`.
 
-Each run has its own process (`worker`), because oneDNN reads some settings only once, and because
-another oneDNN is in another Python environment. ``python -m onednn_graph_py compare`` calls it.
+Each run has its own process (`worker`), because oneDNN reads some settings only once.
+``python -m onednn_graph_py compare`` calls it.
 """
 
 from .compare import compare

@@ -42,7 +42,7 @@ def add_compare(commands: Any) -> None:
         commands,
         "compare",
         "run a graph under several settings, and compare the runs",
-        "Run a graph under all combinations of settings and oneDNN installs, side by side.",
+        "Run a graph under all combinations of settings, side by side.",
         "graph.json --isa avx2,avx512_core --threads 1,2",
         more=_MORE,
     )
@@ -61,14 +61,6 @@ def add_compare(commands: Any) -> None:
         type=_words,
         default=[],
         help="math modes to compare, such as strict,bf16; bf16:true applies bf16 to integers too",
-    )
-    parser.add_argument(
-        "--onednn",
-        action="append",
-        default=[],
-        metavar="ENVIRONMENT",
-        help="another environment with this package to compare: a Python executable or the folder "
-        "of a virtual environment; 'here' is this one; repeat the option for more",
     )
     add_set(
         parser,
@@ -103,7 +95,7 @@ def _shown(made: Sequence[Comparison], form: str | None) -> str:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    settings = settings_of(arguments.isa, arguments.threads, arguments.fpmath, arguments.onednn)
+    settings = settings_of(arguments.isa, arguments.threads, arguments.fpmath)
     cases = cases_of(arguments.file, arguments.set)
     made: list[Comparison] = []
     unreadable = False

@@ -3,55 +3,92 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from ..._core import get_effective_cpu_isa
+from ...base.processes import STARTUP, NoAnswer, Process, calling, quiet
 from ...machine.store import processor
 from ...model.building.builder import GraphBuilder
-from ...model.running.model import Step
 from ...serialization import GraphDocument, from_builder, parse
 from ...serialization.read import JSONSource, file_of
 from ..replay.stages import Ended
 from ..replay.verdicts import Verdict
-from .graph_files import GraphFiles, constant_values
-from .installs import WorkerProcess
-from .settings import DEFAULT_ISA, Setting, settings_of
+from .settings import DEFAULT_ISA, ISAS, Setting, onednn, settings_of
 from .table import Comparison, Run
 from .timing import summed_up
 
 ROUNDS = 5  # the number of rounds in which the runs take turns at being timed
 
 _MEMORY_SHARE = 0.9  # of what is free, for all runs together
+# The older name is a synonym.
+_MAX_ISA = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 
 Progress = Callable[[str], None]
+Constants = Mapping[int, npt.NDArray[Any]]
+"""Values of constants as a builder keeps them, by tensor id."""
+
+
+class WorkerProcess(Process):
+    """A process that answers one request at a time, with this highest instruction set."""
+
+    def __init__(self, isa: str | None = None) -> None:
+        environment = quiet()
+        if isa is not None:
+            for name in _MAX_ISA:
+                environment.pop(name, None)
+            environment[_MAX_ISA[0]] = isa
+        super().__init__(
+            *calling(f"{__package__}.worker"), environment=environment, keep_errors=True
+        )
+
+    def answer(self, timeout: float | None = STARTUP) -> dict[str, Any]:
+        """Return the worker's next answer; the first one has its instruction set.
+
+        It raises `Ended` if the worker ended, took too long, or can't continue with the graph.
+        """
+        try:
+            answer: dict[str, Any] = super().answer(timeout)
+        except NoAnswer as e:
+            self.stop()
+            raise Ended(Verdict.TIMED_OUT if e.status is None else Verdict.CRASHED, e) from None
+        if "verdict" in answer:
+            raise Ended(answer["verdict"], answer["reason"])
+        return answer
+
+    def ask(self, request: str, timeout: float | None = STARTUP, **what: Any) -> dict[str, Any]:
+        """Send a request by the worker's name for it; return the answer."""
+        self.send({"do": request, **what})
+        return self.answer(timeout)
 
 
 class Column:
     """A run with its process; `number` is the run's number."""
 
-    def __init__(self, setting: Setting, files: GraphFiles, number: int) -> None:
-        facts = setting.install.facts
+    def __init__(
+        self,
+        setting: Setting,
+        document: GraphDocument,
+        constants: Constants,
+        folder: Path,
+        number: int,
+    ) -> None:
         self.setting = setting
-        self.files = files
-        self.run = Run(
-            setting.label,
-            setting.install.python,
-            facts["package"],
-            facts["onednn"],
-            facts["runtime"],
-        )
+        if setting.fpmath is not None:
+            mode, colon, integers = setting.fpmath.partition(":")
+            document = replace(document, fpmath_mode=mode)
+            if colon:
+                document = replace(document, fpmath_mode_apply_to_int=integers == "true")
+        self.graph = {"document": document, "constants": constants}
+        self.run = Run(setting.label)
         self.process: WorkerProcess | None = None
-        self.outputs = [str(files.folder / f"{number}-{i}.npy") for i in range(files.outputs)]
+        self.outputs = [str(folder / f"{number}-{i}.npy") for i in range(len(document.outputs()))]
         self.rounds: list[list[float]] = []
-
-    @property
-    def graph(self) -> dict[str, Any]:
-        """The arguments that make a worker load the graph."""
-        return {
-            "graph": str(self.files.graph(self.setting.fpmath)),
-            "constants": self.files.constants,
-        }
 
     def ended(self, end: Ended) -> None:
         """Record why the run ended early, and end its process."""
@@ -66,16 +103,11 @@ class Column:
 
     def start(self, seed: int, timeout: float, memory_share: float) -> None:
         """Start the process, and have it load the graph."""
-        run, asked = self.run, self.setting.isa
-        known = self.setting.install.facts["isas"]
-        if asked not in (None, DEFAULT_ISA) and asked not in known:
-            # oneDNN would silently use no limit.
-            self.ended(Ended(Verdict.REFUSED, f"oneDNN {run.onednn} knows no ISA {asked!r}"))
-            return
+        run = self.run
         try:
-            self.process = self.setting.install.start(asked)
+            self.process = WorkerProcess(self.setting.isa)
             run.isa = self.process.answer()["isa"]
-            self.check_isa(known)
+            self.check_isa()
             made = self.process.ask(
                 "load",
                 timeout,
@@ -88,27 +120,33 @@ class Column:
         except Ended as e:
             self.ended(e)
             return
-        run.partitions, run.threads = made["partitions"], made["threads"]
-        run.fpmath = made["fpmath"] + (":true" if made["apply_to_int"] else "")
-        run.steps = tuple(
-            Step(tuple(s["ops"]), tuple(s["names"]), s["implementation"]) for s in made["steps"]
+        run.partitions, run.threads, run.fpmath = (
+            made[name] for name in ("partitions", "threads", "fpmath")
         )
+        run.steps = tuple(made["steps"])
         run.notes += tuple(made["notes"])
         if made["split"]:
             run.verdict, run.reason = Verdict.SPLIT, made["split"]
 
-    def check_isa(self, known: dict[str, str]) -> None:
+    def check_isa(self) -> None:
         """Add a note if oneDNN does not use the requested instruction set."""
         asked, used = self.setting.isa, self.run.isa
-        if asked is None or asked == DEFAULT_ISA or known.get(asked) == used:
+        if asked is None or asked == DEFAULT_ISA or ISAS[asked] == used:
             return
-        has = self.setting.install.facts["isa"]
         why = (
-            f"the highest that oneDNN {self.run.onednn} can use on this CPU is {used}"
-            if used == has
-            else f"oneDNN {self.run.onednn} uses {used}"
+            f"the highest that oneDNN can use on this CPU is {used}"
+            if used == get_effective_cpu_isa().name
+            else f"oneDNN uses {used}"
         )
         self.run.notes += (f"asked for the ISA {asked}, but {why}",)
+
+
+def constants_of(builder: GraphBuilder, document: GraphDocument) -> Constants:
+    """Return the constants that ops read, by their ids in the builder's document."""
+    read = {v.id for n in builder.nodes for v in n.inputs}
+    constants = [v for v in builder.constants if v.id in read]
+    ids = (document.input_ports or ())[len(builder.inputs) :]
+    return {i: np.asarray(v.data) for i, v in zip(ids, constants, strict=True)}
 
 
 def compare_document(
@@ -116,21 +154,19 @@ def compare_document(
     settings: Sequence[Setting],
     *,
     name: str = "graph",
-    values: dict[int, Any] | None = None,
+    constants: Constants | None = None,
     seconds: float = 1.0,
     verify: bool = True,
     seed: int = 0,
     timeout: float = 600.0,
     progress: Progress = lambda text: None,
 ) -> Comparison:
-    """Compare runs of a graph under settings; see `compare`.
-
-    `values` has those of constants, by tensor id.
-    """
+    """Compare runs of a graph under settings; see `compare`."""
     with tempfile.TemporaryDirectory(prefix="onednn_graph_py-") as folder:
-        modes = dict.fromkeys(setting.fpmath for setting in settings)
-        files = GraphFiles(Path(folder), document, values or {}, modes)
-        columns = [Column(setting, files, i) for i, setting in enumerate(settings)]
+        columns = [
+            Column(setting, document, constants or {}, Path(folder), i)
+            for i, setting in enumerate(settings)
+        ]
         try:
             for i, column in enumerate(columns):
                 progress(f"compiling {i + 1} of {len(columns)}: {column.run.label}")
@@ -147,7 +183,7 @@ def compare_document(
         found = next(earlier, None) if column.run.steps else None
         column.run.same_steps_as = None if found is None else found + 1
     runs = tuple(column.run for column in columns)
-    return Comparison(name, runs, processor(), seconds, ROUNDS)
+    return Comparison(name, runs, processor(), onednn(), seconds, ROUNDS)
 
 
 def _time(columns: Sequence[Column], seconds: float, timeout: float, progress: Progress) -> None:
@@ -188,8 +224,8 @@ def _check_outputs(columns: Sequence[Column], verify: bool, seed: int, timeout: 
                 column.run.difference = difference
         if not verify:
             return
-        for graph in dict.fromkeys(c.graph["graph"] for c in ran):
-            of_graph = [c for c in ran if c.graph["graph"] == graph]
+        for mode in dict.fromkeys(c.setting.fpmath for c in ran):
+            of_graph = [c for c in ran if c.setting.fpmath == mode]
             found = process.ask(
                 "verify",
                 timeout,
@@ -220,7 +256,6 @@ def compare(
     isa: str | Sequence[str] = (),
     threads: int | Sequence[int] = (),
     fpmath: str | Sequence[str] = (),
-    onednn: str | Sequence[str] = (),
     seconds: float = 1.0,
     verify: bool = True,
     seed: int = 0,
@@ -244,9 +279,6 @@ def compare(
         Threads per call.
     fpmath : str or sequence of str, optional
         Floating-point math modes, as `fpmath_mode` names them; ``bf16:true`` includes integers.
-    onednn : str or sequence of str, optional
-        Environments with this package and a oneDNN: ``here``, a Python executable, or a virtual
-        environment's folder.
     seconds : float
         Time for which to time each run, in seconds; 0 does not time them.
     verify : bool
@@ -267,7 +299,7 @@ def compare(
     Raises
     ------
     InvalidArgumentsError
-        A setting has an invalid value; an environment lacks this package, or a suitable version.
+        A setting has an invalid value.
     GraphFormatError
         The JSON is not a graph.
     OneDNNError
@@ -277,8 +309,8 @@ def compare(
 
     Notes
     -----
-    By default runs use the graph's own math mode, the present environment, and the instruction set
-    and number of threads of a new process.
+    By default runs use the graph's own math mode, and the instruction set and number of threads of
+    a new process.
 
     Examples
     --------
@@ -288,12 +320,12 @@ def compare(
     >>> [str(run.verdict) for run in made.runs]
     ['passed', 'passed']
     """
-    settings = settings_of(isa, threads, fpmath, onednn)
+    settings = settings_of(isa, threads, fpmath)
     name = "graph"
-    values = {}
+    constants: Constants = {}
     if isinstance(graph, GraphBuilder):
         document = from_builder(graph)
-        values = constant_values(graph, document)
+        constants = constants_of(graph, document)
     else:
         document = parse(graph)
         name = str(file_of(graph) or name)
@@ -301,7 +333,7 @@ def compare(
         document,
         settings,
         name=name,
-        values=values,
+        constants=constants,
         seconds=seconds,
         verify=verify,
         seed=seed,

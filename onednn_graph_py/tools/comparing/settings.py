@@ -6,12 +6,19 @@ import itertools
 from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
 
-from ..._core import fpmath_mode
+from ..._core import cpu_isa, fpmath_mode
 from ...base.errors import InvalidArgumentsError
+from ...base.linked import version
 from ...base.text.names import did_you_mean
-from .installs import HERE, Install, find_install
 
 DEFAULT_ISA = "default"  # oneDNN's name for no limit
+# Some have two names.
+ISAS = {name: m.name for name, m in cpu_isa.__members__.items() if name != "isa_default"}
+
+
+def onednn() -> str:
+    """Return the version and the runtime of the linked oneDNN."""
+    return f"{version().release} {version().cpu_runtime}"
 
 
 @dataclass(frozen=True)
@@ -21,7 +28,6 @@ class Setting:
     The label has those that differ.
     """
 
-    install: Install
     isa: str | None
     threads: int | None
     fpmath: str | None
@@ -34,13 +40,11 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> InvalidArgumentsErro
     return InvalidArgumentsError(f"{what}: oneDNN knows no {name!r}{hint}")
 
 
-def _isas(given: Sequence[str], installs: Sequence[Install]) -> list[str]:
-    known = [DEFAULT_ISA, *(n for i in installs for n in i.facts["isas"])]
-    names = [name.lower() for name in given]
-    for name in names:
-        if name not in known:
-            raise _unknown("isa", name, known)
-    return names
+def _isa(text: str) -> str:
+    name = text.lower()
+    if name not in (DEFAULT_ISA, *ISAS):
+        raise _unknown("isa", name, (DEFAULT_ISA, *ISAS))
+    return name
 
 
 def _math_mode(text: str) -> str:
@@ -52,11 +56,10 @@ def _math_mode(text: str) -> str:
     return text
 
 
-def _threads(given: Sequence[int]) -> list[int]:
-    for count in given:
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise InvalidArgumentsError(f"threads must be at least 1, got {count!r}")
-    return list(given)
+def _threads(count: int) -> int:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise InvalidArgumentsError(f"threads must be at least 1, got {count!r}")
+    return count
 
 
 def _listed(given: str | Sequence[str]) -> list[str]:
@@ -67,28 +70,21 @@ def settings_of(
     isa: str | Sequence[str] = (),
     threads: int | Sequence[int] = (),
     fpmath: str | Sequence[str] = (),
-    onednn: str | Sequence[str] = (),
 ) -> list[Setting]:
     """Check the settings to vary, as `compare` takes them, and return all combinations in order.
 
     The last setting changes fastest.
     """
-    counts = _threads([threads] if isinstance(threads, int) else threads)
-    modes = [_math_mode(text) for text in _listed(fpmath)]
-    places = [onednn] if isinstance(onednn, str) else list(onednn)
-    installs = [find_install(where) for where in dict.fromkeys(places or [HERE])]
-    isas = _isas(_listed(isa), installs)
-    varied = [dict.fromkeys(values or (None,)) for values in (isas, counts, modes)]
-    made = [Setting(*each) for each in itertools.product(installs, *varied)]
-    return [replace(setting, label=_label(setting, installs, varied)) for setting in made]
+    counts = [threads] if isinstance(threads, int) else threads
+    isas: Sequence[str | None] = [*dict.fromkeys(map(_isa, _listed(isa)))] or [None]
+    numbers: Sequence[int | None] = [*dict.fromkeys(map(_threads, counts))] or [None]
+    modes: Sequence[str | None] = [*dict.fromkeys(map(_math_mode, _listed(fpmath)))] or [None]
+    made = [Setting(*each) for each in itertools.product(isas, numbers, modes)]
+    return [replace(setting, label=_label(setting, (isas, numbers, modes))) for setting in made]
 
 
-def _label(setting: Setting, installs: Sequence[Install], varied: Sequence[Sized]) -> str:
-    install, parts = setting.install, []
-    if len(installs) > 1:
-        same = [i for i in installs if i.onednn == install.onednn]
-        parts.append(install.onednn if len(same) == 1 else f"{install.onednn} ({install.where})")
+def _label(setting: Setting, varied: Sequence[Sized]) -> str:
     count = setting.threads
     told = (setting.isa, f"{count} thread{'s' if count != 1 else ''}", setting.fpmath)
-    parts += [str(t) for t, values in zip(told, varied, strict=True) if len(values) > 1]
-    return ", ".join(parts) or install.onednn
+    parts = [str(t) for t, values in zip(told, varied, strict=True) if len(values) > 1]
+    return ", ".join(parts) or onednn()

@@ -22,11 +22,6 @@ class Run:
     """One setting, and the results of its run; None for stages that it did not reach."""
 
     label: str  # the settings that differ from those of the other runs
-    python: str  # the executable
-    # package, onednn, runtime: versions of both, and oneDNN's runtime
-    package: str
-    onednn: str
-    runtime: str
     isa: str = ""  # the highest instruction set that oneDNN used
     threads: int | None = None  # threads per call; None also if oneDNN's runtime decides
     # the graph's floating-point math mode, with `:true` if it applies to integers
@@ -89,7 +84,7 @@ def _lines(texts: Sequence[str], other: Sequence[bool]) -> str:
 def _threads(run: Run, first: Run) -> str:
     if run.partitions is None:  # the run ended before this stage
         return "-"
-    return f"{run.runtime}'s own" if run.threads is None else str(run.threads)
+    return "the runtime's own" if run.threads is None else str(run.threads)
 
 
 def _error(run: Run, first: Run) -> str:
@@ -115,7 +110,6 @@ def _fastest(run: Run, first: Run) -> str:
 Rows = Sequence[tuple[str, Callable[[Run, Run], str]]]
 
 _ROWS: Rows = (
-    ("oneDNN", lambda run, first: f"{run.onednn} ({run.runtime})"),
     ("ISA", lambda run, first: run.isa or "-"),
     ("threads", _threads),
     ("fpmath", lambda run, first: run.fpmath or "-"),
@@ -131,7 +125,7 @@ _ROWS: Rows = (
 
 
 def _heading(comparison: Comparison) -> list[str]:
-    return [comparison.graph, f"on {comparison.processor}"]
+    return [comparison.graph, f"on {comparison.processor}, oneDNN {comparison.onednn}"]
 
 
 def _columns(comparison: Comparison) -> list[str]:
@@ -180,8 +174,8 @@ class Comparison:
         The file's name, and the options that rewrote it.
     runs : tuple of Run
         In the order of the settings.
-    processor : str
-        The CPU.
+    processor, onednn : str
+        The CPU, and the version and runtime of oneDNN.
     seconds : float
         The time for which each run was timed, in seconds.
     rounds : int
@@ -191,6 +185,7 @@ class Comparison:
     graph: str
     runs: tuple[Run, ...]
     processor: str
+    onednn: str
     seconds: float
     rounds: int
 
@@ -204,6 +199,7 @@ class Comparison:
         return {
             "graph": self.graph,
             "processor": self.processor,
+            "onednn": self.onednn,
             "seconds": self.seconds,
             "rounds": self.rounds,
             "runs": [run.to_dict() for run in self.runs],

@@ -1,60 +1,46 @@
-"""The worker process; requests and answers are JSON, as another Python may run it."""
+"""The worker process of a run: it compiles and calls a graph, and compares outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..._core import __version__, cpu_isa, get_effective_cpu_isa
-from ...base.errors import InvalidArgumentsError
-from ...base.linked import version
-from ...base.processes import JSON
-from ...base.processes import serve as answering
+from ..._core import get_effective_cpu_isa
+from ...base.processes import serve
 from ...machine.cpu_runtime import threads_can_be_set
 from ...model.building.builder import GraphBuilder
+from ...model.building.constant_arrays import aligned_copy
 from ...model.checking.expected import Expected, largest_difference
-from ..replay.cases import Case
-from ..replay.stages import Ended, built, called, check_memory, compiled, inputs_of, partition, read
+from ..replay.stages import Ended, built, called, check_memory, compiled, inputs_of, partition
 from ..replay.verdicts import Verdict
-from .graph_files import bind_constants
 from .timing import time_in_batches
 
 Array = npt.NDArray[Any]
 
 
-def hello() -> dict[str, Any]:
-    """Return the facts about this install: versions, runtime, instruction sets."""
-    linked = version()
-    effective = get_effective_cpu_isa()
-    return {
-        "package": __version__,
-        "onednn": linked.release,
-        "runtime": linked.cpu_runtime,
-        "isa": effective.name,
-        # Some have two names.
-        "isas": {n: m.name for n, m in cpu_isa.__members__.items() if n != "isa_default"},
-    }
-
-
 def _builder(request: dict[str, Any]) -> GraphBuilder:
-    builder = built(read(Case(request["graph"])))
-    if request["constants"] is not None:
-        # Before they are read.
-        check_memory(builder, verify=False, share=request["memory_share"])
-        try:
-            bind_constants(builder, Path(request["constants"]))
-        except (InvalidArgumentsError, OSError) as e:
-            raise Ended(Verdict.UNREADABLE, f"constants: {e}") from None
+    """Build the graph, of which some inputs are constants, by the tensor's id."""
+    builder = built(request["document"])
+    contents = builder.contents
+    for value in builder.inputs:
+        array = request["constants"].get(int(value.name.removeprefix("t")))
+        if array is not None:
+            value.data, value.strides = aligned_copy(array), None
+            contents.constants[value.id] = value
+    contents.inputs = [v for v in contents.inputs if v.data is None]
     return builder
 
 
 def _stored(array: Array) -> Array:
     """Return an array in a type that NumPy's files support: small floats become float32."""
     return array if array.dtype.kind in "biuf" else array.astype(np.float32)
+
+
+def _loaded(paths: list[str]) -> list[Array]:
+    return [np.load(path, mmap_mode="r", allow_pickle=False) for path in paths]
 
 
 class _Worker:
@@ -64,8 +50,8 @@ class _Worker:
         self._call: Callable[[], Any] | None = None
 
     def load(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Read, compile and call a graph; save its outputs."""
-        count, _, missing = partition(read(Case(request["graph"])))
+        """Build, compile and call a graph; save its outputs."""
+        count, _, missing = partition(request["document"])
         if missing:
             raise Ended(Verdict.UNSUPPORTED, missing)
         builder = _builder(request)
@@ -83,10 +69,9 @@ class _Worker:
         self._call = model.bind(list(inputs))
         return {
             "partitions": count,
-            "steps": [s._asdict() for s in model.steps()],
+            "steps": model.steps(),
             "threads": None if decides else model.threads,
-            "fpmath": builder.fpmath_mode.name,
-            "apply_to_int": builder.apply_to_int,
+            "fpmath": builder.fpmath_mode.name + (":true" if builder.apply_to_int else ""),
             "split": split,
             "notes": notes,
         }
@@ -98,11 +83,10 @@ class _Worker:
 
     def differences(self, request: dict[str, Any]) -> dict[str, Any]:
         """Compute the largest difference of each run's outputs to the first run's."""
-        first = [np.load(p, mmap_mode="r", allow_pickle=False) for p in request["first"]]
+        first = _loaded(request["first"])
         made = []
         for paths in request["runs"]:
-            others = [np.load(p, mmap_mode="r", allow_pickle=False) for p in paths]
-            pairs = zip(first, others, strict=True)
+            pairs = zip(first, _loaded(paths), strict=True)
             made.append(max((largest_difference(a, b) for a, b in pairs), default=0.0))
         return {"differences": made}
 
@@ -116,34 +100,24 @@ class _Worker:
         made = []
         for paths in request["runs"]:
             # Some outputs may be one value under two names.
-            arrays = [np.load(p, mmap_mode="r", allow_pickle=False) for p in paths]
             ids = [v.id for v in builder.outputs.values()]
-            found = expected.compare(dict(zip(ids, arrays, strict=True)), names)
+            found = expected.compare(dict(zip(ids, _loaded(paths), strict=True)), names)
             wrong = "; ".join(str(o) for o in found.outputs if not o.ok)
             made.append({"error": found.max_error, "share": found.share, "wrong": wrong})
         return {"runs": made}
 
 
-def serve(descriptor: int) -> None:
-    """Send `hello` on a connection, then answer requests until it ends."""
+def main(descriptor: int) -> None:
+    """Tell the instruction set on a connection, then answer requests until it ends."""
     worker = _Worker()
-    commands = {
-        "load": worker.load,
-        "time": worker.time,
-        "differences": worker.differences,
-        "verify": worker.verify,
-    }
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
-        command = commands.get(request["do"])
-        if command is None:
-            reason = f"onednn_graph_py {__version__} does not know the request {request['do']!r}"
-            return {"verdict": Verdict.REFUSED.value, "reason": reason}
         try:
-            return command(request)
+            made: dict[str, Any] = getattr(worker, request["do"])(request)
+            return made
         except Ended as e:
-            return {"verdict": e.verdict.value, "reason": e.reason}
+            return {"verdict": e.verdict, "reason": e.reason}
         except MemoryError as e:
-            return {"verdict": Verdict.TOO_LARGE.value, "reason": str(e) or "out of memory"}
+            return {"verdict": Verdict.TOO_LARGE, "reason": str(e) or "out of memory"}
 
-    answering(descriptor, answer, first=hello(), form=JSON)
+    serve(descriptor, answer, first={"isa": get_effective_cpu_isa().name})
