@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
 import inspect
 import pkgutil
@@ -120,19 +119,6 @@ def _closing(rows: Iterable[Row]) -> str:
     )
 
 
-def _one_blas_thread() -> contextlib.AbstractContextManager[object]:
-    """Keep NumPy to one thread, where threadpoolctl (which comes with scikit-learn) can.
-
-    The threads of NumPy's BLAS and those of oneDNN both spin while they wait. On a busy machine
-    they take the processors from each other: all examples then took four times as long.
-    """
-    try:
-        threadpoolctl = importlib.import_module("threadpoolctl")
-    except ImportError:
-        return contextlib.nullcontext()
-    return threadpoolctl.threadpool_limits(1, "blas")  # type: ignore[no-any-return]
-
-
 def main(words: Sequence[str]) -> int:
     """Run the command line; return the exit status."""
     parser = _parser()
@@ -157,8 +143,7 @@ def main(words: Sequence[str]) -> int:
         f" instruction set {get_effective_cpu_isa().name}"
     )
     start = time.monotonic()
-    with _one_blas_thread():
-        rows = [row for n, given in chosen.items() for row in _run(n, _module(n).run(**given))]
+    rows = [row for n, given in chosen.items() for row in _run(n, _module(n).run(**given))]
     print(f"\n{_closing(rows)}, in {time.monotonic() - start:.1f} s")
     return int(any(verdict(case) == "FAILED" for _, case in rows))
 

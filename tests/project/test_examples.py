@@ -64,7 +64,7 @@ def run(folder: Path, *words: str, **env: str) -> subprocess.CompletedProcess[st
     return subprocess.run(
         [sys.executable, "-m", "onednn_graph_py.examples", *words],
         cwd=folder,
-        # As the command does itself where it can.
+        # Threads of NumPy and of oneDNN would take the CPUs from each other.
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **env},
         capture_output=True,
         text=True,

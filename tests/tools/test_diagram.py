@@ -288,14 +288,11 @@ def mirror_graph():
     return g
 
 
-def test_partitions_of_the_mirror_are_drawn_with_their_graph():
+def test_a_graph_of_the_mirror_is_drawn_with_its_partitions():
     g = mirror_graph()
     assert og.diagram(g).drawing.notes == ("not finalized, so not partitioned",)
     g.finalize()
-    partitions = g.get_partitions("debug")
-    drawing = og.diagram(partitions, graph=g).drawing
-    assert [len(group) for group in drawn_groups(drawing)] == [1, 1, 1]
-    drawing = og.diagram(g.get_partitions(), graph=g).drawing
+    drawing = og.diagram(g).drawing
     assert sorted(len(group) for group in drawn_groups(drawing)) == [1, 2]
     assert {(names(drawing)[e.source], names(drawing)[e.target]) for e in drawing.edges} == {
         ("tensor 0", "fc"),
@@ -308,27 +305,11 @@ def test_partitions_of_the_mirror_are_drawn_with_their_graph():
     assert (fc.constants, fc.constant_bytes) == (1, 64)
 
 
-def test_partitions_of_a_builder_are_drawn_with_it():
-    b = residual()
-    drawing = og.diagram(b.graph.get_partitions("debug"), graph=b).drawing
-    assert len(drawing.groups) == len(b.nodes)
-    assert drawn_links(drawing) == expected_links(b)
-
-
 def test_wrong_arguments_are_refused(tmp_path):
-    g = mirror_graph()
-    g.finalize()
-    partitions = g.get_partitions()
     for what in (3, "graph", [1]):
-        with pytest.raises(TypeError, match="expected a GraphBuilder, CompiledGraph, graph"):
+        with pytest.raises(TypeError, match="expected a GraphBuilder, CompiledGraph or graph"):
             og.diagram(what)
-    with pytest.raises(TypeError, match="need their graph"):
-        og.diagram(partitions)
     b = residual()
-    with pytest.raises(og.InvalidArgumentsError, match="not in the graph"):
-        og.diagram(partitions, graph=b.graph)
-    with pytest.raises(og.InvalidArgumentsError, match="none of the"):
-        og.diagram(partitions, graph=b)
     with pytest.raises(og.InvalidArgumentsError, match="max_nodes"):
         b.diagram(max_nodes=0)
     with pytest.raises(og.InvalidArgumentsError, match="scopes"):

@@ -97,10 +97,9 @@ class Diagram:
 
 
 def diagram(
-    what: GraphBuilder | CompiledGraph | _core.graph | Sequence[_core.partition],
+    what: GraphBuilder | CompiledGraph | _core.graph,
     path: str | os.PathLike[str] | None = None,
     *,
-    graph: GraphBuilder | _core.graph | None = None,
     shapes: Sequence[Sequence[int]] = (),
     max_nodes: int | None = 60,
     scopes: int = 0,
@@ -113,13 +112,11 @@ def diagram(
 
     Parameters
     ----------
-    what : GraphBuilder, CompiledGraph, graph, or sequence of partition
+    what : GraphBuilder, CompiledGraph or graph
         A model is drawn with its steps and their compiled layouts, everything else with the
         partitions that oneDNN makes.
     path : path, optional
         A file to write the diagram to, as `Diagram.save` does.
-    graph : graph or GraphBuilder, optional
-        The graph of the partitions, which have no names and tensors of their ops.
     shapes : sequence of shapes, optional
         Shapes of the inputs of a model with unknown dims; by default those of its last call.
     max_nodes : int, optional
@@ -136,10 +133,10 @@ def diagram(
     Raises
     ------
     TypeError
-        `what` is of another type, or partitions are given without their graph.
+        `what` is of another type.
     InvalidArgumentsError
-        The graph does not have the partitions; `max_nodes` is below 1 or `scopes` below 0; the
-        path has no known ending; `shapes` do not fit the model's inputs.
+        `max_nodes` is below 1 or `scopes` below 0; the path has no known ending; `shapes` do not
+        fit the model's inputs.
     UnimplementedError
         The path ends in ``.svg``, but Graphviz or its Python package is not installed.
 
@@ -156,7 +153,7 @@ def diagram(
         raise InvalidArgumentsError(f"diagram: max_nodes must be at least 1, got {max_nodes}")
     if scopes < 0:
         raise InvalidArgumentsError(f"diagram: scopes must not be negative, got {scopes}")
-    drawing = assemble(_graph_of(what, graph, shapes))
+    drawing = assemble(_graph_of(what, shapes))
     if scopes:
         drawing = by_scope(drawing, scopes)
     if max_nodes is not None:
@@ -167,7 +164,7 @@ def diagram(
     return made
 
 
-def _graph_of(what: Any, graph: Any, shapes: Sequence[Sequence[int]]) -> Graph:
+def _graph_of(what: Any, shapes: Sequence[Sequence[int]]) -> Graph:
     if isinstance(what, CompiledGraph):
         return graph_of_model(what, shapes)
     if shapes:
@@ -178,18 +175,8 @@ def _graph_of(what: Any, graph: Any, shapes: Sequence[Sequence[int]]) -> Graph:
         return graph_of_builder(what)
     if isinstance(what, _core.graph):
         return graph_of_mirror(what)
-    if not isinstance(what, Sequence) or not all(isinstance(p, _core.partition) for p in what):
-        raise TypeError(
-            "diagram: expected a GraphBuilder, CompiledGraph, graph or a sequence of partition, "
-            f"got {type(what).__name__}"
-        )
-    if isinstance(graph, GraphBuilder):
-        return graph_of_builder(graph, what)
-    if isinstance(graph, _core.graph):
-        return graph_of_mirror(graph, what)
     raise TypeError(
-        "diagram: partitions need their graph, graph=graph or GraphBuilder, got "
-        f"{type(graph).__name__}"
+        f"diagram: expected a GraphBuilder, CompiledGraph or graph, got {type(what).__name__}"
     )
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ... import _core
-from ...base.errors import InvalidArgumentsError, OneDNNError
+from ...base.errors import OneDNNError
 from ...model.building.builder import GraphBuilder
 from ...model.building.value import Value
 from .assemble import DrawnOp, Graph
@@ -46,28 +46,18 @@ def _statuses(
     return made
 
 
-def graph_of_builder(
-    builder: GraphBuilder, partitions: Sequence[_core.partition] | None = None
-) -> Graph:
-    """Return a builder's ops, in these partitions of its graph, or in those that oneDNN makes."""
+def graph_of_builder(builder: GraphBuilder) -> Graph:
+    """Return a builder's ops, in the partitions that oneDNN makes."""
     nodes = [n for n in builder.nodes if n.kind != "End"]
     numbers = {n.id: i for i, n in enumerate(nodes)}
     notes = []
-    given = partitions is not None
-    if partitions is None:
-        try:
-            partitions = builder.graph.get_partitions()
-        except OneDNNError as e:  # an unfinished graph can be drawn too
-            partitions = []
-            # Ids differ between processes, and a diagram should not.
-            why = re.sub(r"\bop \d+", "op", str(e))
-            notes.append(f"oneDNN made no partitions: {why}")
-    groups = _statuses(partitions, numbers)
-    if given and partitions and nodes and not groups:
-        raise InvalidArgumentsError(
-            f"diagram: none of the {len(partitions)} partitions has an op of the GraphBuilder; "
-            "expected partitions of its graph"
-        )
+    partitions: Sequence[_core.partition] = []
+    try:
+        partitions = builder.graph.get_partitions()
+    except OneDNNError as e:  # an unfinished graph can be drawn too
+        # Ids differ between processes, and a diagram should not.
+        why = re.sub(r"\bop \d+", "op", str(e))
+        notes.append(f"oneDNN made no partitions: {why}")
     values = [
         *builder.inputs,
         *builder.constants,
@@ -83,7 +73,7 @@ def graph_of_builder(
             DrawnOp(n.kind, n.name, [v.id for v in n.inputs], [v.id for v in n.outputs])
             for n in nodes
         ],
-        groups,
+        _statuses(partitions, numbers),
         {v.id: v.name for v in builder.inputs},
         outputs,
         {v.id: 0 if v.data is None else v.data.nbytes for v in builder.constants},
@@ -99,29 +89,13 @@ def _bytes(lt: _core.logical_tensor) -> int:
         return 0
 
 
-def graph_of_mirror(
-    graph: _core.graph, partitions: Sequence[_core.partition] | None = None
-) -> Graph:
-    """Return the ops of the mirror's graph, in these partitions of it.
-
-    By default oneDNN makes them here, if the graph is finalized.
-    """
+def graph_of_mirror(graph: _core.graph) -> Graph:
+    """Return the ops of the mirror's graph, in oneDNN's partitions if it is finalized."""
     every = graph.get_ops()
     ops = [o for o in every if o.get_kind().name != "End"]
     numbers = {o.get_id(): i for i, o in enumerate(ops)}
-    known = {o.get_id() for o in every}
-    notes = []
-    if partitions is None:
-        partitions = graph.get_partitions() if graph.is_finalized() else []
-        if not graph.is_finalized():
-            notes.append("not finalized, so not partitioned")
-    for partition in partitions:
-        strangers = [i for i in partition.get_ops() if i not in known]
-        if strangers:
-            raise InvalidArgumentsError(
-                f"diagram: {partition!r} has the op {strangers[0]}, which is not in the graph; "
-                "expected partitions of that graph"
-            )
+    partitions = graph.get_partitions() if graph.is_finalized() else []
+    notes = [] if graph.is_finalized() else ["not finalized, so not partitioned"]
     tensors: dict[int, _core.logical_tensor] = {}
     for o in every:
         for lt in (*o.get_inputs(), *o.get_outputs()):
