@@ -39,12 +39,11 @@ def _infer(nodes: Sequence[Node], shapes: dict[int, tuple[int, ...]]) -> None:
     # Most ops of a deep model equal an earlier one.
     inferred: dict[Hashable, tuple[TensorSpec, ...]] = {}
     for node in nodes:
-        inputs = tuple(TensorSpec(shapes[v.id], v.dtype) for v in node.inputs)
-        key = (node.signature, inputs, tuple((v.shape, v.dtype) for v in node.outputs))
+        key = node.contract, tuple([shapes[v.id] for v in node.inputs])
         made = inferred.get(key)
         if made is None:
             try:
-                made = node.infer(inputs)
+                made = node.infer([TensorSpec(shapes[v.id], v.dtype) for v in node.inputs])
             except OneDNNError as e:
                 raise reworded(e, f"{e} (made at {node.where})") from None
             inferred[key] = made

@@ -151,6 +151,12 @@ class Node:
         """The kind with all attributes: equal for ops that compute the same of equal inputs."""
         return repr((self.kind, sorted((name, _plain(v)) for name, v in self.attrs.items())))
 
+    @cached_property
+    def contract(self) -> str:
+        """The signature with all that `infer` reads of its tensors, but the inputs' shapes."""
+        outputs = [(v.shape, v.dtype) for v in self.outputs]
+        return f"{self.signature} {[v.dtype for v in self.inputs]} {outputs}"
+
     def infer(self, inputs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
         """Return the outputs for inputs of these shapes.
 

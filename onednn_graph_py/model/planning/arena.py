@@ -25,21 +25,22 @@ class _Block:
     offset: int = 0
 
 
-def _place(blocks: Sequence[_Block]) -> int:
+def _place(blocks: Sequence[_Block], steps: int) -> int:
     """Give each block an offset, the large ones first; return the bytes that all need."""
-    placed: list[_Block] = []
+    placed: list[list[_Block]] = [[] for _ in range(steps)]  # by the steps at which they are in use
     total = 0
     for block in sorted(blocks, key=lambda b: (-b.size, b.first)):
         offset = 0
-        for other in sorted(placed, key=lambda b: b.offset):
-            if other.last < block.first or block.last < other.first:
-                continue
+        meanwhile = placed[block.first : block.last + 1]
+        others = {id(b): b for alive in meanwhile for b in alive}.values()
+        for other in sorted(others, key=lambda b: b.offset):
             if offset + block.size <= other.offset:
                 break
             offset = max(offset, other.offset + other.size)
         block.offset = offset
         total = max(total, offset + block.size)
-        placed.append(block)
+        for alive in meanwhile:
+            alive.append(block)
     return total
 
 
@@ -75,7 +76,7 @@ def lay_out(
         if step.scratchpad_bytes:
             scratchpads.append((step, _Block(_aligned(step.scratchpad_bytes), i, i)))
     unique = list({id(b): b for b in blocks.values()}.values())
-    total = _place(unique + [b for _, b in scratchpads])
+    total = _place(unique + [b for _, b in scratchpads], len(steps))
     for made, block in blocks.items():
         slots[made] = Slot("arena", block.offset)
     for step, block in scratchpads:

@@ -82,6 +82,8 @@ def tune(draft: PlanDraft, seconds: float) -> bool:
     - returns: whether a group of the draft is to run in another form than it does
     """
     choices = [c for c in draft.choices.values() if c is not None]
+    if not choices:
+        return False
     choices.sort(key=lambda c: c.flop, reverse=True)
     before = [chosen(draft, c)[0] for c in choices]
     spent = 0.0
@@ -98,6 +100,6 @@ def tune(draft: PlanDraft, seconds: float) -> bool:
                 in_time = full or (spent < seconds and _constant_bytes(choice) <= _LARGEST)
                 pace.keep(key, _measured(draft, choice, form, empty) if in_time else None)
                 spent += time.monotonic() - began
-    if full and choices and sys.stderr.isatty():
+    if full and sys.stderr.isatty():
         print(file=sys.stderr)
     return before != [chosen(draft, c)[0] for c in choices]

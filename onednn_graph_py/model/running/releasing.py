@@ -205,7 +205,9 @@ def rest(values: Sequence[Value], plan: Plan, run: _core._executor, keep: Keep) 
 
     - `values`: the model's constants
     """
-    if keep == "all":
+    every = [*plan.constants, *(v.data for v in values)]
+    packed = any(isinstance(a, np.ndarray) and a.dtype.itemsize == 1 for a in every)
+    if keep == "all" or (keep == "auto" and not packed):
         return
     large = [c.array for c in _constants(values, [(plan, run)]) if c.array.nbytes >= _SMALLEST_FILE]
     if keep == "auto" and all(a.dtype.itemsize > 1 for a in large):
