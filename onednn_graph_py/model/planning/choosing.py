@@ -151,11 +151,20 @@ def _split(draft: PlanDraft, nodes: Nodes, why: str, *, warn: bool = True) -> No
     if warn and not any(v.id in draft.views for n in nodes for v in n.inputs):
         draft.progress.splits.append((nodes, why))
     why = f"oneDNN would fuse {' + '.join(n.kind for n in nodes)}: {why}"
+    depth = 2 if warn else 0
+    key, ways = (draft.size_key(nodes), depth), draft.shared.ways
+    if key in ways:
+        slow, positions = ways[key]
+        parts = [tuple(nodes[i] for i in part) for part in positions]
+        if _add_all(draft, parts, why, slow=slow, depth=depth):
+            return
     apart = ordered([g for n in nodes for g in partitions.groups(draft, [n])])
     has_kernels = all(partition is not None for _, partition in apart)
     for slow in (False,) if has_kernels else (False, True):
         for parts in _ways_to_split(draft, nodes):
-            if _add_all(draft, parts, why, slow=slow, depth=2 if warn else 0):
+            if _add_all(draft, parts, why, slow=slow, depth=depth):
+                place = {n.id: i for i, n in enumerate(nodes)}
+                ways[key] = slow, [tuple(place[n.id] for n in part) for part in parts]
                 return
     for part, partition in apart:
         add(draft, part, partition, why)

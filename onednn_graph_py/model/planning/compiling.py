@@ -25,6 +25,8 @@ class Compiled(NamedTuple):
     reads: tuple[int, ...]  # the partition's inputs, by their places in the values of a group
     makes: tuple[int, ...]
     outputs: list[_core.logical_tensor]
+    ports: tuple[list[_core.logical_tensor], list[_core.logical_tensor]]
+    """The inputs and outputs by the names that the partition knows."""
     in_place: list[tuple[int, int]]
     """The places of inputs and of the outputs that may take their memory."""
     scratchpad_bytes: int
@@ -63,15 +65,16 @@ def compile_group(draft: PlanDraft, nodes: Nodes, partition: _core.partition) ->
     - raises `OneDNNError`: oneDNN can't compile it, or must not
     """
     ports = ports_of(draft, nodes, partition)
-    values = (*draft.builder.constants, *draft.folded.values())
-    constants = [v for v in values if v.id in set(ports.reads)]
-    scattered = any(v.data is not None and lies_apart(v.data) for v in constants)
+    reads = [draft.folded.get(i, ports.values[i]) for i in ports.reads]
+    constants = [v.data for v in reads if v.data is not None]
+    scattered = any(map(lies_apart, constants))
     if not scattered and (constants or any(n.kind in _QUANTIZATION for n in nodes)):
         partition = _spaced(draft, nodes, partition)
     plain = [draft.plain(ports.values[i]) for i in ports.makes]
+    threads = draft.threads_of(nodes)
 
     def compiled_for(outputs: list[_core.logical_tensor]) -> _core.compiled_partition:
-        with _core._compiling_with(draft.threads_of(nodes)):
+        with _core._compiling_with(threads):
             return partition.compile(ports.inputs, outputs, draft.engine)
 
     try:
@@ -98,6 +101,7 @@ def compile_group(draft: PlanDraft, nodes: Nodes, partition: _core.partition) ->
         tuple(place[i] for i in ports.reads),
         tuple(place[i] for i in ports.makes),
         outputs,
+        (compiled.get_inputs(), compiled.get_outputs()),
         [(place[read], place[written]) for read, written in compiled.get_inplace_ports()],
         scratchpad_bytes,
     )

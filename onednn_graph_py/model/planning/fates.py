@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from ... import _core
 from ...base.errors import KnownDefectError, OneDNNError
+from ...machine import Conditions
+from ...safety.group import Group
 from ...safety.table import slow_fusion, wrong_result
 from ..verdicts import Outcome
 from . import pace, partitions
@@ -70,6 +72,13 @@ class Candidate:
     compiled: Compiled | None = None
     verified: str = ""
     unverified: str = ""
+    seen: tuple[Group, Conditions] | None = None
+
+    def as_seen(self, draft: PlanDraft) -> tuple[Group, Conditions]:
+        """Return what `safety` looks at: the group, and the conditions in which it runs."""
+        if self.seen is None:
+            self.seen = draft.group(self.nodes), draft.conditions_of(self.nodes)
+        return self.seen
 
 
 # -- the judges
@@ -79,7 +88,7 @@ def known_defect(draft: PlanDraft, candidate: Candidate) -> Wrong | None:
     """Look for the group in the table of oneDNN's defects."""
     if draft.options.known_defects == "run":
         return None
-    found = wrong_result(draft.group(candidate.nodes), draft.conditions_of(candidate.nodes))
+    found = wrong_result(*candidate.as_seen(draft))
     return None if found is None else Wrong(found.message)
 
 
@@ -92,7 +101,7 @@ def known_slow(draft: PlanDraft, candidate: Candidate) -> Fate | None:
     """Look for the group in the table of slow fusions."""
     if not _judges_speed(draft, candidate):
         return None
-    found = slow_fusion(draft.group(candidate.nodes), draft.conditions_of(candidate.nodes))
+    found = slow_fusion(*candidate.as_seen(draft))
     return None if found is None else Slow(found.what)
 
 
@@ -136,18 +145,16 @@ def stop_watch(draft: PlanDraft, candidate: Candidate) -> Fate | None:
     if not _judges_speed(draft, candidate):
         return None
     assert candidate.compiled is not None
+    if draft.shared.has_unknown_dims and draft.size_key(nodes) in draft.shared.paces:
+        return measured_slow(draft, candidate)
     fused = step_of(draft, nodes, candidate.compiled)
     if is_constant(draft, fused.inputs, fused.outputs):
         return None
     if not may_be_slow(nodes, draft.shapes, fused.inputs):
         return None
-    if not draft.shared.has_unknown_dims:
-        why = _slowness(draft, fused)
-    else:
-        key, paces = draft.size_key(nodes), draft.shared.paces
-        if key not in paces:
-            paces[key] = _slowness(draft, fused)
-        why = paces[key]
+    why = _slowness(draft, fused)
+    if draft.shared.has_unknown_dims:
+        draft.shared.paces[draft.size_key(nodes)] = why
     return None if why is None else Slow(why)
 
 

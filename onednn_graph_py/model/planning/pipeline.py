@@ -114,6 +114,8 @@ def _warn_of_size(draft: PlanDraft) -> None:
     read = {lt.get_id() for step in draft.steps if step.runs for lt in step.inputs}
     constants = [v.data for v in draft.builder.constants if v.data is not None]
     results = [v.data for i, v in draft.folded.items() if i in read and v.data is not None]
+    if not results:
+        return
     before, after = (
         sum({a.ctypes.data: a.nbytes for a in arrays}.values()) / (1 << 20)
         for arrays in (constants, constants + results)

@@ -47,6 +47,9 @@ class PlannedStep:
         outputs to fill.
     inputs, outputs : list of logical_tensor
         The tensors as compiled, in the order of the call.
+    as_compiled : (inputs, outputs), optional
+        The same by the names that its partition knows. Equal steps share a partition that was
+        compiled for the first of them, with its ids.
     in_place : mapping of int to int
         The id of the input whose memory an output may take, by the output's id.
     why : str
@@ -64,6 +67,7 @@ class PlannedStep:
     function: Callable[..., None] | None
     inputs: list[_core.logical_tensor]
     outputs: list[_core.logical_tensor]
+    as_compiled: tuple[list[_core.logical_tensor], list[_core.logical_tensor]] | None = None
     in_place: Mapping[int, int] = field(default_factory=dict)
     scratchpad_bytes: int = 0
     scratchpad: int | None = None
@@ -89,13 +93,8 @@ class PlannedStep:
 
     @property
     def ports(self) -> tuple[list[_core.logical_tensor], list[_core.logical_tensor]]:
-        """The inputs and outputs by the names that its partition knows.
-
-        Equal steps share a partition that was compiled for the first of them, with its ids.
-        """
-        if self.compiled is None:
-            return self.inputs, self.outputs
-        return self.compiled.get_inputs(), self.compiled.get_outputs()
+        """The inputs and outputs by the names that its partition knows, if it has one."""
+        return self.as_compiled or (self.inputs, self.outputs)
 
     @property
     def runs(self) -> bool:

@@ -171,7 +171,8 @@ class PlanDraft:
 
     def is_strict(self, nodes: Sequence[Node]) -> bool:
         """Whether smaller floating-point types are forbidden to some of the nodes."""
-        return any(n.id in self.progress.strict for n in nodes)
+        strict = self.progress.strict
+        return bool(strict) and any(n.id in strict for n in nodes)
 
     def threads_of(self, nodes: Sequence[Node]) -> int:
         """Return the number of threads that a group runs on; 0 for the runtime's own number."""

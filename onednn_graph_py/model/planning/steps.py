@@ -26,6 +26,7 @@ def step_of(
         None,
         [draft.known[values[i].id] for i in compiled.reads],
         [renamed(lt, values[i].id) for lt, i in outputs],
+        as_compiled=compiled.ports,
         in_place={values[o].id: values[i].id for i, o in compiled.in_place},
         scratchpad_bytes=compiled.scratchpad_bytes,
         why=why,
