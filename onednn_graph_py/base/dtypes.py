@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,7 @@ for _numpy_name, _type in NUMPY_NAMES.items():
 _RANGE = {"s4": (-8, 7), "u4": (0, 15)}
 
 
+@cache
 def array_dtype(name: str) -> np.dtype[Any]:
     """Return NumPy's dtype of a data type: oneDNN's or one of `HOST_DTYPES`.
 

@@ -6,7 +6,7 @@ import ctypes
 import importlib.util
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from ..machine.cpu import largest_int8_weight
 from .corrections import CORRECTED
 from .loading import proto_graphs
 from .options import Options
+from .tensors import Shape, shape_of
 
 ONLY_IN_REFERENCE = ("bfloat16", "float8", "float4", "int4", "int2")
 """Parts of the names of data types that onnxruntime does not take as NumPy's arrays."""
@@ -65,6 +66,8 @@ class Island:
         self.options = options
         self.names = [i.name for i in model.graph.input]
         self.nodes: tuple[Any, ...] = ()
+        self._outputs = [o.name for o in model.graph.output]
+        self._right: list[Shape] = []  # shapes of a call that were as promised
         self.promised: Callable[..., list[tuple[Any, str]]] | None = None
         self.runs_in = ""
         self._run: Any = None
@@ -86,42 +89,53 @@ class Island:
         """Run it: arrays in the order of its inputs; one array, or a tuple."""
         made = self.named(dict(zip(self.names, arrays, strict=True)))
         if self.promised is not None:
-            wanted = [shape for shape, _ in self.promised(*(np.shape(a) for a in arrays))]
-            given = [np.shape(m) for m in made]
-            if any(
-                len(w) != len(g) or any(a not in (-1, b) for a, b in zip(w, g, strict=True))
-                for w, g in zip(wanted, given, strict=True)
-            ):
-                raise Misinferred(self, wanted, given)
+            shapes = [shape_of(a) for a in (*arrays, *made)]
+            if shapes != self._right:
+                self._require_promised(shapes[: len(arrays)], shapes[len(arrays) :])
+                self._right = shapes
         return made[0] if len(made) == 1 else tuple(made)
 
-    def named(self, arrays: Mapping[str, Any]) -> list[Any]:
+    def _require_promised(self, read: Sequence[Shape], given: Sequence[Shape]) -> None:
+        assert self.promised is not None
+        wanted = [shape for shape, _ in self.promised(*read)]
+        if any(
+            len(w) != len(g) or any(a not in (-1, b) for a, b in zip(w, g, strict=True))
+            for w, g in zip(wanted, given, strict=True)
+        ):
+            raise Misinferred(self, wanted, given)
+
+    def named(self, arrays: dict[str, Any]) -> list[Any]:
         """Run it with arrays by name."""
         if self._run is None:
             with self._lock:
                 self._start()
         try:
-            made = self._run(None, dict(arrays))
+            made: list[Any] = self._run(self._outputs, arrays)
         except Exception as e:  # both runtimes raise what they meet
             made = self._in_reference(arrays, e)
         self._worked = True
-        return [np.asarray(m) if isinstance(m, np.generic) else m for m in made]
+        return made
 
-    def _in_reference(self, arrays: Mapping[str, Any], error: Exception) -> Any:
+    def _in_reference(self, arrays: dict[str, Any], error: Exception) -> Any:
         """Run what onnxruntime has never run, and fails at; else raise."""
         failure = ExecutionError(f"{self.label} fails in {self.runs_in}: {error}")
         if self.options.fallback == "onnxruntime" or self.runs_in != "onnxruntime" or self._worked:
             raise failure from error
         try:
             run = self._evaluator()
-            made = run(None, dict(arrays))
+            made = run(self._outputs, arrays)
         except Exception:  # it raises what it meets
             raise failure from error
         self._run, self.runs_in = run, "onnx.reference"
         return made
 
     def _evaluator(self) -> Any:
-        return ReferenceEvaluator(self.model, new_ops=[*CORRECTED.values()]).run
+        run = ReferenceEvaluator(self.model, new_ops=[*CORRECTED.values()]).run
+
+        def arrays(names: list[str], given: dict[str, Any]) -> list[Any]:
+            return [np.asarray(m) if isinstance(m, np.generic) else m for m in run(names, given)]
+
+        return arrays
 
     def _saturation(self) -> str:
         """Say why onnxruntime would compute the island wrongly here; "" if it would not."""

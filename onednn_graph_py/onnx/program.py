@@ -29,6 +29,8 @@ from .tensors import same
 Array = npt.NDArray[Any]
 Run = Callable[[Mapping[ir.Value, Array]], list[Array]]
 """Computes a program's outputs of arrays for the section's inputs."""
+Direct = Callable[..., Any]
+"""Takes a section's inputs, and returns its output, or a tuple of them."""
 
 
 def island_of(
@@ -240,8 +242,10 @@ class Program:
         own = {mine: found.tensors[value] for mine, value in self._stands.items()}
         return replace(found, tensors={**found.tensors, **own})
 
-    def run(self, found: Survey, index: int) -> Run:
+    def run(self, found: Survey, index: int) -> tuple[Run, Direct | None]:
         """Return what runs the program for a set of dims of a survey.
+
+        The model or island alone does if it has just the section's inputs and outputs.
 
         Raises
         ------
@@ -297,7 +301,8 @@ class Program:
                 for r in results
             ]
 
-        return run
+        direct = tuple(reads) == self.section.inputs and results == list(range(len(names)))
+        return run, runner if direct else None
 
     def _result(
         self, found: Survey, value: ir.Value, index: int, places: Mapping[ir.Value, int]

@@ -19,7 +19,7 @@ from .assembly import Assembly, Weights
 from .division import divided, first_island
 from .islands import Misinferred
 from .options import Options
-from .program import Program, Run, island_of
+from .program import Direct, Program, Run, island_of
 from .survey import NotGeneral, Section, Survey, read_by, survey
 from .tensors import Shape, dtype_of, shape_of
 from .work import share
@@ -39,6 +39,7 @@ class Entry:
 
     program: Program
     run: Run
+    direct: Direct | None = None
     tail: Tail | None = None
 
 
@@ -91,6 +92,11 @@ class Programs:
         with self._lock:
             return dict(self._entries)
 
+    def direct(self, shapes: tuple[Shape, ...]) -> Direct | None:
+        """Return what runs inputs of these shapes by itself; None before it is made."""
+        found = self._entries.get(shapes)
+        return None if found is None else found.direct
+
     def entry(self, shapes: tuple[Shape, ...]) -> Entry:
         """Return what runs inputs of these shapes; it is made if need be."""
         found = self._entries.get(shapes)
@@ -110,7 +116,7 @@ class Programs:
         for program in self.general:
             if program.fits(found):
                 try:
-                    return Entry(program, program.run(found, 0))
+                    return Entry(program, *program.run(found, 0))
                 except NotGeneral:
                     continue
         if not found.rest and len(self.failures) < MOST_FAILURES:
@@ -128,10 +134,10 @@ class Programs:
         """Return what runs one set of dims only."""
         if not found.rest:
             program = self._program(found, self.section.outputs)
-            return Entry(program, program.run(found, 0))
+            return Entry(program, *program.run(found, 0))
         tail = Tail(self, found)
         program = self._program(found, tail.reads)
-        return Entry(program, program.run(found, 0), tail)
+        return Entry(program, program.run(found, 0)[0], tail=tail)
 
     def _program(self, found: Survey, outputs: Sequence[ir.Value]) -> Program:
         return Program(self.section, found, outputs, self._weights, self.options, self.name)
@@ -155,12 +161,12 @@ class Programs:
                     raise NotGeneral("more runs in oneDNN with fixed dims")
                 for index in range(2):
                     program.require_shapes(program.asked, index)
-                run = program.run(program.found, 0)
+                entry = Entry(program, *program.run(program.found, 0))
             except (NotGeneral, GraphFormatError, UnimplementedError) as e:
                 why = str(e)  # the dims that were asked for may do alone
                 continue
             self.general.append(program)
-            return Entry(program, run)
+            return entry
         self.failures.append(why)
         return None
 

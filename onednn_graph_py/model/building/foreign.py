@@ -265,7 +265,7 @@ class CallNode(HostNode):
 
     def _called(self, given: Sequence[Array], wanted: Sequence[TensorSpec]) -> list[Array]:
         made = self._call([_read_only(a) for a in given])
-        results = list(made) if isinstance(made, (tuple, list)) else [made]
+        results = made if isinstance(made, (tuple, list)) else [made]
         if len(results) != len(wanted):
             raise InvalidArgumentsError(
                 f"host step {self.label} made at {self.where}: its function must return "
@@ -276,24 +276,25 @@ class CallNode(HostNode):
         ]
 
     def _checked(self, i: int, given: Any, wanted: TensorSpec) -> Array:
-        what = f"host step {self.label} made at {self.where}: output {i} of its function"
-        if not isinstance(given, (np.ndarray, np.generic)):
-            raise TypeError(f"{what} must be a NumPy array, got {type(given).__name__}")
-        array = np.asarray(given)
         dtype = array_dtype(wanted.dtype or "")
-        if array.dtype != dtype:
+        is_array = isinstance(given, (np.ndarray, np.generic))
+        if is_array and given.dtype == dtype and given.shape == wanted.shape:
+            return np.asarray(given)
+        what = f"host step {self.label} made at {self.where}: output {i} of its function"
+        if not is_array:
+            raise TypeError(f"{what} must be a NumPy array, got {type(given).__name__}")
+        if given.dtype != dtype:
             raise InvalidDataTypeError(
-                f"{what} must be {wanted.dtype} (NumPy's {dtype}), got {array.dtype}"
+                f"{what} must be {wanted.dtype} (NumPy's {dtype}), got {given.dtype}"
             )
-        if array.shape != wanted.shape:
-            raise InvalidShapeError(
-                f"{what} must have the shape {shape_text(wanted.shape)}, got "
-                f"{shape_text(array.shape)}"
-            )
-        return array
+        raise InvalidShapeError(
+            f"{what} must have the shape {shape_text(wanted.shape)}, got {shape_text(given.shape)}"
+        )
 
 
 def _read_only(array: Array) -> Array:
+    if not array.flags.writeable:
+        return array
     view = array.view()
     view.flags.writeable = False
     return view

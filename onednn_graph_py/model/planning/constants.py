@@ -53,7 +53,11 @@ def is_constant(
     draft: PlanDraft, inputs: list[_core.logical_tensor], outputs: list[_core.logical_tensor]
 ) -> bool:
     """Return whether a step reads only constants and makes no output of the graph."""
-    if not inputs or any(lt.get_id() not in draft.sources for lt in inputs):
+    sources = draft.sources
+    for lt in inputs:
+        if lt.get_id() not in sources:
+            return False
+    if not inputs:
         return False
     return _may_fold(draft, (lt.get_id() for lt in outputs))
 
