@@ -21,7 +21,7 @@ from ..machine.cpu import largest_int8_weight
 from .corrections import CORRECTED
 from .loading import proto_graphs
 from .options import Options
-from .tensors import Shape, shape_of
+from .tensors import Shape
 
 ONLY_IN_REFERENCE = ("bfloat16", "float8", "float4", "int4", "int2")
 """Parts of the names of data types that onnxruntime does not take as NumPy's arrays."""
@@ -89,7 +89,7 @@ class Island:
         """Run it: arrays in the order of its inputs; one array, or a tuple."""
         made = self.named(dict(zip(self.names, arrays, strict=True)))
         if self.promised is not None:
-            shapes = [shape_of(a) for a in (*arrays, *made)]
+            shapes = [getattr(a, "shape", ()) for a in (*arrays, *made)]  # sequences have none
             if shapes != self._right:
                 self._require_promised(shapes[: len(arrays)], shapes[len(arrays) :])
                 self._right = shapes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, SupportsIndex
 
@@ -115,8 +114,10 @@ class OnnxModel:
         if not named and [type(a) for a in arrays] == self._types:
             direct = self._required.direct(tuple([a.shape for a in arrays]))
             if direct is not None and [a.dtype for a in arrays] == self._dtypes:
-                with suppress(OneDNNError, MemoryError):  # the way below says what is wrong
+                try:
                     return direct(*arrays)
+                except (OneDNNError, MemoryError):
+                    direct = None  # the way below says what is wrong
         names, values = self._inputs.arrays(arrays, named)
         try:
             made = self._of(names)(values)

@@ -720,21 +720,23 @@ class CompiledGraph(_core._model_base, ModelMethods):
         run = self._run or self._queue_run
         if run is not None:
             return run
-        shapes = []
-        for value, array in zip(self.builder.inputs, arrays, strict=True):
-            if self._queue is not None and isinstance(array, _core.tensor):
-                shapes.append(tuple(array.get_logical_tensor().get_dims()))
-                continue
-            if not hasattr(array, "shape"):
-                raise TypeError(
-                    f"{self.name}: input {value.name!r} must be a NumPy array or support DLPack, "
-                    f"got {type(array).__name__}"
-                )
-            shapes.append(tuple(int(d) for d in array.shape))
-        run = self.specialization(tuple(shapes)).run
+        shapes = tuple([getattr(a, "shape", None) for a in arrays])
+        if shapes not in self._made:
+            shapes = tuple(map(self._shape_of, self.builder.inputs, arrays))
+        run = self.specialization(shapes).run
         if self._shapes_are_fixed and not isinstance(run, QueueExecutor):
             self._run = run  # a fork had dropped it
         return run
+
+    def _shape_of(self, value: Value, array: Any) -> tuple[int, ...]:
+        if self._queue is not None and isinstance(array, _core.tensor):
+            return tuple(array.get_logical_tensor().get_dims())
+        if not hasattr(array, "shape"):
+            raise TypeError(
+                f"{self.name}: input {value.name!r} must be a NumPy array or support DLPack, "
+                f"got {type(array).__name__}"
+            )
+        return tuple(int(d) for d in array.shape)
 
     # -- calls
 
@@ -747,7 +749,8 @@ class CompiledGraph(_core._model_base, ModelMethods):
                 for key in ("wait", "deps")
                 if key in named and key not in self._positions
             }
-        arrays = self.ordered(inputs, named)
+        all_by_place = not named and len(inputs) == len(self._positions)
+        arrays = inputs if all_by_place else self.ordered(inputs, named)
         run = self._executor_for(arrays)
         if isinstance(run, QueueExecutor):
             return run(*arrays, out=out, **options)

@@ -59,9 +59,15 @@ def _gated(call: Call, x: Value) -> Value:
 def _clip(call: Call, x: Value) -> Value:
     if call.version < 11:
         return clamp(call, x, call.attribute("min"), call.attribute("max"))
-    low = call.need(1, "the minimum").item() if call.has(1) else None
-    high = call.need(2, "the maximum").item() if call.has(2) else None
-    return clamp(call, x, low, high)
+    known = {i: call.known(i) for i in (1, 2) if call.has(i)}
+    low, high = (None if (bound := known.get(i)) is None else bound.item() for i in (1, 2))
+    if None not in known.values():
+        return clamp(call, x, low, high)
+    for i, method in ((1, call.b.maximum), (2, call.b.minimum)):
+        if i in known:
+            (bound,) = call.floats(i)
+            x = method(x, bound)
+    return x
 
 
 def _pow(call: Call, x: Value) -> Value:
