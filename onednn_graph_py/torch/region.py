@@ -113,10 +113,10 @@ class Region:
     def __call__(self, *tensors: Any) -> Any:
         """Run the calls: tensors and then sizes in, a tensor or a tuple of tensors out."""
         model = self.model
-        if model is not None and all(0 not in t.shape for t in tensors[: len(self.inputs)]):
+        read = tensors[: len(self.inputs)]
+        if model is not None and all(map(torch.Tensor.numel, read)):
             try:
-                arrays: list[Any] = [array_of(t) for t in tensors[: len(self.inputs)]]
-                made = model(*arrays)
+                made = model(*map(array_of, read))
             except OneDNNError as e:
                 self._failed(e)
             else:
