@@ -15,24 +15,9 @@ from onnx.reference.ops.op_tile import Tile as OnnxTile
 from onnx.reference.ops.op_topk import TopK_11
 
 from ..base.errors import InvalidIndexError
+from .lowering.lookups import elements
 
 Array = npt.NDArray[Any]
-
-
-def elements(name: str, axis: int, data: Array, places: Array) -> Array:
-    """Take an element along an axis for each place.
-
-    - `name`: for messages
-    - `axis`: not negative
-    - raises `InvalidIndexError`: a place is not along the axis
-    """
-    size = data.shape[axis]
-    if places.size and not -size <= places.min() <= places.max() < size:
-        raise InvalidIndexError(f"{name}: indices must be from {-size} to {size - 1}")
-    # Along other axes, indices may have fewer elements than the data.
-    kept = tuple(slice(None if d == axis else n) for d, n in enumerate(places.shape))
-    wide = places.astype(np.int64, copy=False)
-    return np.take_along_axis(data[kept], np.where(wide < 0, wide + size, wide), axis)
 
 
 class GatherElements(OpRun):  # type: ignore[misc]

@@ -12,11 +12,8 @@ import onnx
 import onnx.defs
 import onnx.helper
 import onnx_ir as ir
-from onnx.reference import ReferenceEvaluator
-from onnx.reference.ops import load_op
 
 from ..base.errors import GraphFormatError
-from .corrections import CORRECTED
 from .tensors import TYPES, Shape, Tensor, name_of
 
 MOST_READ = 1024
@@ -121,6 +118,12 @@ class NodeFacts:
         """Compute the results of known numbers; None if ONNX has no reference for the op."""
         try:
             if self._operation is None:
+                # They take as long to import as all else that a small model needs.
+                from onnx.reference import ReferenceEvaluator
+                from onnx.reference.ops import load_op
+
+                from .corrections import CORRECTED
+
                 made = CORRECTED.get(self.node.op_type) or load_op(
                     self.node.domain,
                     self.node.op_type,

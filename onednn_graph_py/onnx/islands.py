@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx.reference import ReferenceEvaluator
 
 from .._core import num_threads
 from ..base.errors import ExecutionError, InvalidShapeError, UnimplementedError
 from ..base.processes.forked import renew_in_forks
 from ..machine.cpu import largest_int8_weight
-from .corrections import CORRECTED
 from .loading import proto_graphs
 from .options import Options
 from .tensors import Shape
@@ -130,6 +128,10 @@ class Island:
         return made
 
     def _evaluator(self) -> Any:
+        from onnx.reference import ReferenceEvaluator
+
+        from .corrections import CORRECTED
+
         run = ReferenceEvaluator(self.model, new_ops=[*CORRECTED.values()]).run
 
         def arrays(names: list[str], given: dict[str, Any]) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,6 @@ from ..base.processes.forked import renew_in_forks
 from ..base.text.names import printable
 from ..model.building.builder import GraphBuilder
 from ..model.checking.expected import Verification
-from ..tools.explaining.explanation import Explanation
 from . import lowering, packing  # noqa: F401  # lowering fills the table
 from .assembly import Weights
 from .external import lengths_of, require_files
@@ -48,6 +47,9 @@ from .report import OnnxReport, reported
 from .survey import Section
 from .tensors import SEQUENCE, Shape, name_of
 from .verifying import verified
+
+if TYPE_CHECKING:
+    from ..tools.explaining.explanation import Explanation
 
 
 class OnnxModel:

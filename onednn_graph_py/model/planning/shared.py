@@ -62,7 +62,7 @@ class Shared:
         self.folded = FoldedConstants()
         # How slow groups of about one size are, by the group's number and that size.
         self.paces: dict[Hashable, str | None] = {}
-        # The parts, by the places of their ops, in which such groups ran, and whether slow ones did.
+        # The places of the ops of each part in which groups of a size ran, and if slow ones may.
         self.ways: dict[Hashable, tuple[bool, list[tuple[int, ...]]]] = {}
         # What was measured, on this machine or another, and decided how groups run.
         self.measured: Paces = {}

@@ -720,7 +720,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         run = self._run or self._queue_run
         if run is not None:
             return run
-        shapes = tuple([getattr(a, "shape", None) for a in arrays])
+        shapes: Any = tuple([getattr(a, "shape", None) for a in arrays])
         if shapes not in self._made:
             shapes = tuple(map(self._shape_of, self.builder.inputs, arrays))
         run = self.specialization(shapes).run

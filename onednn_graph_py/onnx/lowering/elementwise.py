@@ -59,15 +59,13 @@ def _gated(call: Call, x: Value) -> Value:
 def _clip(call: Call, x: Value) -> Value:
     if call.version < 11:
         return clamp(call, x, call.attribute("min"), call.attribute("max"))
-    known = {i: call.known(i) for i in (1, 2) if call.has(i)}
-    low, high = (None if (bound := known.get(i)) is None else bound.item() for i in (1, 2))
-    if None not in known.values():
-        return clamp(call, x, low, high)
-    for i, method in ((1, call.b.maximum), (2, call.b.minimum)):
-        if i in known:
-            (bound,) = call.floats(i)
-            x = method(x, bound)
-    return x
+    given = [i for i in (1, 2) if call.has(i)]
+    if any(call.known(i) is None for i in given):
+        for i in given:
+            x = (call.b.maximum if i == 1 else call.b.minimum)(x, *call.floats(i))
+        return x
+    low, high = (call.need(i, "the limit").item() if i in given else None for i in (1, 2))
+    return clamp(call, x, low, high)
 
 
 def _pow(call: Call, x: Value) -> Value:
