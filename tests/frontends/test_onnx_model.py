@@ -628,3 +628,73 @@ def test_importing_the_package_imports_no_onnx():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert made.stdout.strip() == "[]"
+
+
+# -- what calls and the first load cost
+
+
+CLIPPED = model_of(
+    "g (float[n,6] x, float low, float high) => (float[n,6] y, float[n,6] z, float[n,6] v)"
+    "{ y = Clip(x, low, high) z = Clip(x, low) v = Clip(x, , high) }"
+)
+
+
+@pytest.mark.parametrize(("low", "high"), [(-0.5, 0.75), (0.25, -0.25), (-9.0, 9.0)])
+def test_clip_takes_limits_that_calls_compute(low, high):
+    calls = [
+        (floats(n, 6), np.array(low, np.float32), np.array(high, np.float32)) for n in (4, 1, 7)
+    ]
+    loaded = check(CLIPPED, *calls, fallback="error")
+    assert not only_program(loaded).islands
+
+
+def test_a_known_set_of_shapes_goes_to_the_model_at_once(monkeypatch):
+    loaded = front.load(
+        model_of("g (float[n,8] x, float[n,8] z) => (float[n,8] y) { t = Add(x, z) y = Relu(t) }")
+    )
+    x, z = floats(3, 8), floats(8, 3).T.copy()
+    expected = loaded(x, z)
+    with monkeypatch.context() as patched:
+        patched.setattr(loaded._inputs, "arrays", lambda *_: pytest.fail("was asked again"))
+        np.testing.assert_array_equal(loaded(x, z), expected)
+        np.testing.assert_array_equal(loaded(x=x, z=z), expected)
+    np.testing.assert_array_equal(loaded(z=z, x=x), expected)
+    np.testing.assert_array_equal(loaded({"z": z, "x": x}), expected)
+    with pytest.raises(og.InvalidDataTypeError, match="input 'x' must have the type float32"):
+        loaded(x.astype(np.float64), z)
+    with pytest.raises(og.InvalidArgumentsError, match="missing inputs: z"):
+        loaded(x)
+    with pytest.raises(og.OneDNNError, match="n is 3 in x, 2 in z"):
+        loaded(x, z[:2])
+    np.testing.assert_array_equal(loaded(x[:1], z[:1]), expected[:1])
+
+
+def test_an_island_alone_is_called_at_once_and_says_what_it_fails_at(monkeypatch):
+    loaded = front.load(
+        model_of("g (float[k,5] x, int64[2,1] at) => (float[2,5] y) { y = GatherND(x, at) }")
+    )
+    x, at = floats(4, 5), np.array([[3], [1]])
+    np.testing.assert_array_equal(loaded(x, at), x[at[:, 0]])
+    with monkeypatch.context() as patched:
+        patched.setattr(loaded._inputs, "arrays", lambda *_: pytest.fail("was asked again"))
+        np.testing.assert_array_equal(loaded(x, at[::-1].copy()), x[at[::-1, 0]])
+    with pytest.raises(og.ExecutionError, match="island of GatherND fails in"):
+        loaded(x, np.array([[3], [4]]))
+
+
+def test_a_small_model_imports_no_reference_evaluator(tmp_path):
+    path = tmp_path / "small.onnx"
+    onnx.save(
+        model_of(
+            f"g (float[n,8] x) => (float[n,8] y) <{MATRIX}> {{ t = MatMul(x, w) y = Relu(t) }}"
+        ),
+        path,
+    )
+    code = (
+        "import sys, numpy as np, onednn_graph_py.onnx as front; "
+        f"front.load({str(path)!r})(np.ones((2, 8), np.float32)); "
+        "print(*(m for m in sys.modules if m in ('onnx.reference', 'onnxscript', 'onnxruntime', "
+        "'onednn_graph_py.tools.explaining')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ import pytest
 from graphs import assert_sums_close, importing, python, random
 
 import onednn_graph_py as og
+from onednn_graph_py.model.planning import arena, choosing, fates, plan_draft
 from onednn_graph_py.model.running import model as running
 
 WIDTH = 16
@@ -74,6 +76,68 @@ def test_the_order_of_lengths_changes_nothing():
     back = [other(x) for x in reversed(arrays)][::-1]
     for a, b in zip(there, back, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+class Counted:
+    """Count the calls of a function of a module."""
+
+    def __init__(self, monkeypatch, module, name: str):
+        self.calls = 0
+        self._function = getattr(module, name)
+        monkeypatch.setattr(module, name, self)
+
+    def __call__(self, *args, **kwargs):
+        self.calls += 1
+        return self._function(*args, **kwargs)
+
+
+def test_a_further_length_partitions_nothing_and_compiles_each_form_once(monkeypatch):
+    compiled_for = {}
+    for count in (2, 5):
+        model = layers(count).compile(slow_fusions="run")
+        model.prepare((1, 9, WIDTH))
+        graphs = Counted(monkeypatch, plan_draft, "graph_of")
+        compiled = Counted(monkeypatch, fates, "compile_group")
+        model.prepare((1, 12, WIDTH))
+        assert graphs.calls == 0
+        compiled_for[count] = compiled.calls
+        monkeypatch.undo()
+    assert 0 < compiled_for[2] == compiled_for[5]
+
+
+def test_a_group_is_split_in_one_way_for_equal_layers_and_lengths_of_a_class(monkeypatch):
+    def slow(draft, fused):
+        return "the test says so" if len(fused.nodes) > 1 else None
+
+    monkeypatch.setattr(fates, "_slowness", slow)
+    model = layers(3).compile()
+    alone = layers(3).compile(slow_fusions="run", policy="debug")
+    first = random(1, 9, WIDTH)
+    np.testing.assert_allclose(model(first), alone(first), rtol=1e-4, atol=1e-4)
+    assert any("the test says so" in s.why for s in model.steps(first.shape))
+    searches = Counted(monkeypatch, choosing, "_ways_to_split")
+    for length in (12, 15):
+        x = random(1, length, WIDTH, seed=length)
+        np.testing.assert_allclose(model(x), alone(x), rtol=1e-4, atol=1e-4)
+    assert searches.calls == 0
+    assert [s.ops for s in model.steps((1, 15, WIDTH))] == [s.ops for s in model.steps(first.shape)]
+
+
+def test_memory_of_tensors_in_use_at_once_does_not_overlap():
+    draw = np.random.default_rng(0)
+    for _ in range(50):
+        steps = int(draw.integers(1, 40))
+        blocks = []
+        for _ in range(int(draw.integers(1, 60))):
+            first = int(draw.integers(steps))
+            last = min(first + int(draw.integers(6)), steps - 1)
+            blocks.append(arena._Block(64 * int(draw.integers(1, 9)), first, last))
+        total = arena._place(blocks, steps)
+        assert total <= sum(b.size for b in blocks)
+        for step in range(steps):
+            alive = sorted((b for b in blocks if b.first <= step <= b.last), key=lambda b: b.offset)
+            assert all(a.offset + a.size <= b.offset for a, b in itertools.pairwise(alive))
+            assert all(b.offset + b.size <= total for b in alive)
 
 
 def different(b: og.GraphBuilder, x: og.Value, i: int) -> og.Value:

@@ -17,7 +17,7 @@ from .foreign_steps import add_foreign
 from .forms import add_form
 from .grouping import ordered
 from .plan_draft import PlanDraft
-from .shared import Nodes
+from .shared import Nodes, Way
 from .steps import add_reference
 
 
@@ -153,19 +153,21 @@ def _split(draft: PlanDraft, nodes: Nodes, why: str, *, warn: bool = True) -> No
     why = f"oneDNN would fuse {' + '.join(n.kind for n in nodes)}: {why}"
     depth = 2 if warn else 0
     key, ways = (draft.size_key(nodes), depth), draft.shared.ways
-    if key in ways:
-        slow, positions = ways[key]
-        parts = [tuple(nodes[i] for i in part) for part in positions]
-        if _add_all(draft, parts, why, slow=slow, depth=depth):
+    way = ways.get(key)
+    if way is not None:
+        parts = [tuple(nodes[i] for i in part) for part in way.parts]
+        if _add_all(draft, parts, why, slow=way.slow, depth=depth):
             return
     apart = ordered([g for n in nodes for g in partitions.groups(draft, [n])])
     has_kernels = all(partition is not None for _, partition in apart)
-    for slow in (False,) if has_kernels else (False, True):
+    known_apart = way is None and key in ways
+    for slow in () if known_apart else (False,) if has_kernels else (False, True):
         for parts in _ways_to_split(draft, nodes):
             if _add_all(draft, parts, why, slow=slow, depth=depth):
                 place = {n.id: i for i, n in enumerate(nodes)}
-                ways[key] = slow, [tuple(place[n.id] for n in part) for part in parts]
+                ways[key] = Way([[place[n.id] for n in part] for part in parts], slow)
                 return
+    ways[key] = None
     for part, partition in apart:
         add(draft, part, partition, why)
 

@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ... import _core
 from ...base.errors import OneDNNError
@@ -41,6 +42,13 @@ class _Part:
     partition: _core.partition | None
 
 
+class Way(NamedTuple):
+    """A way to split a group."""
+
+    parts: list[list[int]]  # the places of each part's ops in the group
+    slow: bool  # whether slow parts were allowed
+
+
 class Shared:
     """The ops of a model, oneDNN's partitions of them, and the arrays computed from constants.
 
@@ -62,8 +70,8 @@ class Shared:
         self.folded = FoldedConstants()
         # How slow groups of about one size are, by the group's number and that size.
         self.paces: dict[Hashable, str | None] = {}
-        # The places of the ops of each part in which groups of a size ran, and if slow ones may.
-        self.ways: dict[Hashable, tuple[bool, list[tuple[int, ...]]]] = {}
+        # The ways in which groups of such a size were split; None where each op runs by itself.
+        self.ways: dict[Hashable, Way | None] = {}
         # What was measured, on this machine or another, and decided how groups run.
         self.measured: Paces = {}
         self.has_unknown_dims = any(
