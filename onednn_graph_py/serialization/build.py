@@ -19,7 +19,6 @@ from ..ops.check import check
 from ..ops.table import OPS
 from .document import GraphDocument, OpRecord, TensorRecord
 from .links import check_agreement, check_links, in_order
-from .origin import Origin
 from .parse import parse
 from .read import JSONSource, file_of, is_model
 
@@ -145,7 +144,6 @@ def to_builder(document: GraphDocument, *, file: str | None = None) -> GraphBuil
     for id in document.inputs():
         with _at(places[id]):
             values[id] = _input(builder, tensors[id])
-    ops: dict[int, int] = {}
     for i in in_order(document):
         op = document.graph[i]
         with _at(f"graph[{i}]"):
@@ -156,10 +154,9 @@ def to_builder(document: GraphDocument, *, file: str | None = None) -> GraphBuil
                 continue
             where = _where(file, i, op)
             node = _node(builder, op, [values[t.id] for t in op.inputs], where)
-        ops[node.id] = i
         values.update(zip((t.id for t in op.outputs), node.outputs, strict=True))
     builder.output(**{f"t{id}": values[id] for id in document.outputs()})
-    builder.origin = Origin(document, {v.id: id for id, v in values.items()}, ops)
+    builder.records = {v.id: tensors[id] for id, v in values.items()}
     return builder
 
 

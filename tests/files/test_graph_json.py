@@ -25,6 +25,7 @@ from onednn_graph_py.serialization import (
     to_graph,
     to_json,
 )
+from onednn_graph_py.serialization.links import in_order
 from onednn_recipe.settings import Settings
 
 VERSION = (og.version()["major"], og.version()["minor"])
@@ -93,25 +94,31 @@ def test_each_of_its_files_is_built_but_those_that_are_wrong(build, refused):
 
 
 @needs_sources
-def test_each_of_its_files_comes_back_from_a_builder_as_it_was():
+def test_each_of_its_files_comes_back_from_a_builder_with_other_numbers():
     for name, document in documents().items():
         if name in NO_BUILDER:
             continue
         builder = to_builder(document)
-        assert from_builder(builder) == document, name
-        # Nothing of it is kept aside: without the origin only ids, names and layouts are others.
-        made = without_origin(builder)
-        assert [op.kind for op in made.graph if op.kind != "End"] == [
-            document.graph[i].kind for i in builder.origin.ops.values()
-        ]
+        made = from_builder(builder)
+        assert told(made) == told(document), name
         again = to_builder(parse(to_json(made)))
         assert shapes(again) == shapes(builder), name
+        assert from_builder(again) == made, name
 
 
-def without_origin(builder: og.GraphBuilder) -> GraphDocument:
-    apart = builder.snapshot()
-    apart.origin = None
-    return from_builder(apart)
+def told(document: GraphDocument) -> list:
+    """What a document says of each op, in an order of execution, but for ids, End and layouts."""
+    ops = [document.graph[i] for i in in_order(document)]
+    return [
+        (
+            op.kind,
+            op.name,
+            op.values,
+            [(t.dtype, t.property_type) for t in (*op.inputs, *op.outputs)],
+        )
+        for op in ops
+        if op.kind != "End"
+    ]
 
 
 def shapes(builder: og.GraphBuilder) -> list:
@@ -318,18 +325,16 @@ def test_what_is_loaded_runs_and_gives_the_numbers_of_the_model_that_was_saved(t
     assert parse(tmp_path / "again.json") == parse(tmp_path / "model.json")
 
 
-def test_what_is_added_to_a_loaded_graph_gets_ids_that_are_free():
+def test_what_is_added_to_a_loaded_graph_is_written():
     document = parse(json_mutations.samples()["matmul, relu"])
     builder = to_builder(document)
     builder.output(more=builder.outputs["t5"].tanh())
     made = from_builder(builder)
-    assert made.graph[:2] == document.graph
-    assert [op.kind for op in made.graph[2:]] == ["Tanh"]
-    tanh = made.graph[2]
-    assert tanh.id not in {3, 4} and tanh.outputs[0].id not in {0, 1, 2, 5}
-    assert made.output_ports == (5, tanh.outputs[0].id) and made.input_ports == (0, 1)
+    assert told(made)[:2] == told(document)
+    assert [op.kind for op in made.graph[2:]] == ["Tanh", "End"]
+    assert made.graph[2].inputs[0] == made.graph[1].outputs[0] == made.graph[3].inputs[0]
     assert made.version == "{major}.{minor}.{patch}".format(**og.version())
-    assert list(to_builder(made).outputs) == ["t5", f"t{tanh.outputs[0].id}"]
+    assert len(to_builder(made).outputs) == 2
 
 
 def test_inputs_and_outputs_of_a_file():
@@ -344,7 +349,7 @@ def test_inputs_and_outputs_of_a_file():
     b = to_builder(parse(root))
     assert [v.name for v in b.inputs] == ["t0", "t1"]
     assert list(b.outputs) == ["t3", "t4", "t2"]
-    assert from_builder(b) == parse(root)
+    assert len(from_builder(b).output_ports) == 3
 
 
 def test_unknown_dims_come_back():

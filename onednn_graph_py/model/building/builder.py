@@ -82,8 +82,8 @@ class GraphBuilder(BuilderMethods):
         self.apply_to_int = bool(apply_to_int)
         self.contents = Contents()
         self._scopes: list[str] = []
-        # `serialization` keeps other data from the file of a loaded graph here.
-        self.origin: Any = None
+        # By the ids of values, the records that `serialization` has read of a file.
+        self.records: dict[int, Any] = {}
         # Whether NumPy's functions take arrays of f64 as f32; `trace` sets it.
         self.narrow = False
 
@@ -609,7 +609,7 @@ class GraphBuilder(BuilderMethods):
     def snapshot(self) -> GraphBuilder:
         """Copy the builder; later changes to one of the two don't affect the other."""
         made = GraphBuilder(self.engine_kind, self.fpmath_mode, apply_to_int=self.apply_to_int)
-        made.origin = self.origin
+        made.records = self.records
         c = self.contents
         made.contents = Contents(list(c.inputs), dict(c.constants), list(c.nodes), dict(c.outputs))
         return made

@@ -20,13 +20,11 @@ def settled(document: GraphDocument) -> GraphDocument:
         builder = to_builder(document)
     except OneDNNError:
         return document
-    origin = builder.origin
-    assert origin is not None  # `to_builder` always sets it
     shapes = {
-        origin.tensors[v.id]: v.shape
+        builder.records[v.id].id: v.shape
         for node in builder.nodes
         for v in node.outputs
-        if v.id in origin.tensors and v.shape is not None
+        if v.shape is not None
     }
 
     def told(tensor: TensorRecord) -> TensorRecord:

@@ -81,10 +81,8 @@ class _Trial:
             self.engine = _core.engine(document.engine_kind, 0)
         except OneDNNError as e:
             raise _failed(e) from None
-        origin = self.builder.origin
-        assert origin is not None  # `to_builder` always sets it
         values = [*self.builder.inputs, *(v for n in self.builder.nodes for v in n.outputs)]
-        self.values = {origin.tensors[v.id]: v for v in values if v.id in origin.tensors}
+        self.values = {self.builder.records[v.id].id: v for v in values}
         self.stream = _core.stream(self.engine)
 
     def outcome(self, *, run: bool) -> Outcome:
