@@ -252,17 +252,15 @@ def test_a_decoder_generates_what_it_computes_anew(dtype, monkeypatch):
     made = list(program.continued(model, memory, prompt, count))
     assert model.stats().shapes == 3  # the prompt, and one token over 64 and over all tokens
     tokens = [int(m.argmax()) for m in made]
-    anew = list(program.recomputed(model, memory, [*prompt, *tokens], count))
-    largest = max(float(np.abs(a.astype(np.float64)).max()) for a in anew)
-    close = {"f32": 1e-4, "bf16": 0.05}[dtype] * largest
-    for token, logits in zip(tokens, anew, strict=True):  # the same, or as good as
-        assert float(logits[token]) >= float(logits.max()) - 2 * close
-    if dtype == "f32":
-        assert tokens == [int(a.argmax()) for a in anew]
-    for one, other in zip(made, anew, strict=True):
-        np.testing.assert_allclose(
-            one.astype(np.float64), other.astype(np.float64), rtol=0, atol=close
-        )
+    text = [*prompt, *tokens]
+    # Each is a size of its own to compile. The last depends on what all calls before it have kept.
+    for place in (0, 1, 2, 30, 57, 58, 59, 60, 63):
+        (anew,) = program.recomputed(model, memory, text[: len(prompt) + place + 1], 1)
+        anew = anew.astype(np.float64)
+        close = {"f32": 1e-4, "bf16": 0.05}[dtype] * np.abs(anew).max()
+        np.testing.assert_allclose(made[place].astype(np.float64), anew, rtol=0, atol=close)
+        assert anew[tokens[place]] >= anew.max() - 2 * close  # the same, or as good as
+        assert dtype != "f32" or tokens[place] == anew.argmax()
     # One more token, beside the reference in NumPy.
     memory.length = len(prompt) + count - 1
     inputs = {**memory.arrays(1), "tokens": np.array([[7]])}
