@@ -267,7 +267,8 @@ def test_examples_after_a_failed_one_still_run(monkeypatch, capsys):
         yield
 
     monkeypatch.setattr(cpu_getting_started, "run", refuses)
-    monkeypatch.setattr(command, "names", lambda: ["cpu_getting_started", "cpu_single_op_partition"])
+    both = ["cpu_getting_started", "cpu_single_op_partition"]
+    monkeypatch.setattr(command, "names", lambda: both)
     assert command.main(["--all"]) == 1
     output = capsys.readouterr().out
     assert "  InvalidArgumentsError: it does not fit\n" in output
