@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-from ..base.errors import InvalidArgumentsError, InvalidShapeError, UnimplementedError
+from ..base.errors import InvalidArgumentsError, InvalidShapeError
 from ..base.linked import linked_version
 from ..model.building.builder import GraphBuilder
 from ..model.building.value import Value
@@ -48,30 +48,6 @@ def _floating(
     return given
 
 
-def _is_generated(heads: Heads, causal: str, causal_as: str | None, b: GraphBuilder) -> bool:
-    """Return whether ops make the causal mask from indices; else it is a constant."""
-    known = -1 not in (heads.queries, heads.keys)
-    can = not heads.regroup and (causal == "top_left" or linked_version() >= (3, 9))
-    if causal_as == "indices" and not can:
-        if heads.regroup:
-            raise InvalidShapeError(
-                "sdpa: causal_as='indices' with fewer key heads than query heads needs inputs of 5 "
-                "dims, got 4"
-            )
-        raise UnimplementedError(
-            "sdpa: causal_as='indices' for causal='bottom_right' needs oneDNN >= 3.9, linked is "
-            + ".".join(str(n) for n in linked_version())
-        )
-    if not known and (causal_as == "constant" or (causal_as and causal == "bottom_right")):
-        raise InvalidShapeError(
-            f"sdpa: causal={causal!r} with causal_as={causal_as!r} needs known numbers of queries "
-            f"and keys, got {heads.queries} and {heads.keys}"
-        )
-    return causal_as == "indices" or (
-        causal_as is None and can and (not known or b.engine_kind.name == "gpu")
-    )
-
-
 def sdpa(
     query: Value,
     key: Value,
@@ -81,7 +57,6 @@ def sdpa(
     scale_by: Literal["multiply", "divide"] = "multiply",
     mask: Any = None,
     causal: bool | Literal["top_left", "bottom_right"] = False,
-    causal_as: Literal["constant", "indices"] | None = None,
     masked_rows: Literal["zero", "nan"] = "zero",
     key_scale: Any = None,
     key_zero_point: Any = None,
@@ -117,13 +92,8 @@ def sdpa(
         key heads than query heads.
     causal : bool, "top_left" or "bottom_right"
         Hide the keys after a query. ``top_left`` (or True) aligns the first query with the first
-        key, ``bottom_right`` the last with the last, as queries behind cached keys need.
-    causal_as : "constant" or "indices", optional
-        The causal mask is a constant of (queries, keys), or ops within the partition make it from
-        indices, which takes a CPU 10 to 30 times as long. The latter is the default only if
-        numbers of queries or keys are unknown, and on a GPU. It needs inputs of 5 dims if there are
-        fewer key heads than query heads, and for ``bottom_right`` oneDNN 3.9 and known numbers. By
-        default a host step makes the masks of unknown numbers that indices can't make.
+        key, ``bottom_right`` the last with the last, as queries behind cached keys need. The mask
+        is a constant; where numbers of queries or keys are unknown, a host step makes it.
     masked_rows : "zero" or "nan"
         The result for queries for which every key is masked by -inf, such as those of padding: 0,
         as in torch and ONNX, or NaN. Finite numbers mask no key, even the smallest: if a row has no
@@ -140,11 +110,6 @@ def sdpa(
     -------
     Value
         It has the query's shape and data type.
-
-    Raises
-    ------
-    UnimplementedError
-        The linked oneDNN can't make the causal mask from indices.
 
     Notes
     -----
@@ -173,7 +138,6 @@ def sdpa(
     need_type("sdpa", "value", value, (dtype, *INTEGERS))
     need_choice("sdpa", "scale_by", scale_by, ("multiply", "divide"))
     need_choice("sdpa", "causal", causal, (False, True, "top_left", "bottom_right"))
-    need_choice("sdpa", "causal_as", causal_as, (None, "constant", "indices"))
     need_choice("sdpa", "masked_rows", masked_rows, ("zero", "nan"))
     where = "top_left" if causal is True else causal or None
     heads = heads_of(query, key, value)
@@ -194,11 +158,9 @@ def sdpa(
     mask = masks.checked(mask, heads, b, tuple(dict.fromkeys((dtype, between))))
     if where and masks.hides_nothing(heads, where):
         where = None
-    by_indices = where is not None and _is_generated(heads, where, causal_as, b)
-    known = -1 not in (heads.queries, heads.keys)
-    if where and not known and (where == "bottom_right" or not by_indices):
+    if where and -1 in (heads.queries, heads.keys):
         mask = masks.with_causal(mask, query, key, heads, where, between, name)
-        where, by_indices = None, False
+        where = None
 
     key = _floating("key", key, dtype, key_scale, key_zero_point, name)
     value = _floating("value", value, dtype, value_scale, value_zero_point, name)
@@ -217,9 +179,8 @@ def sdpa(
     kind = "Multiply" if scale_by == "multiply" else "Divide"
     scores = op(b, kind, scores, factor, dtype=between, name=part(name, "scaled"))
     scores, rows, attrs = masks.applied(
-        scores, mask, heads, causal=where, by_indices=by_indices, zero=masked_rows == "zero",
-        name=name,
-    )  # fmt: skip
+        scores, mask, heads, causal=where, zero=masked_rows == "zero", name=name
+    )
     weights = op(b, "SoftMax", scores, axis=-1, dtype=dtype, name=part(name, "softmax"), **attrs)
     last = part(name, "combined") if heads.regroup or rows is not None else name
     y = op(b, "MatMul", weights, value, name=last)

@@ -105,13 +105,11 @@ def applied(
     heads: Heads,
     *,
     causal: str | None,
-    by_indices: bool,
     zero: bool,
     name: str | None,
 ) -> tuple[Value, Value | None, dict[str, Any]]:
     """Mask scores.
 
-    - `by_indices`: whether ops make the causal mask from indices; else it is a constant
     - `zero`: whether rows in which all keys are masked count as 0
     - returns: what the result of the attention has to be multiplied by
     - returns: the attributes of SoftMax
@@ -124,27 +122,22 @@ def applied(
             mask = _additive_on_host(mask, scores.dtype, name=name)
         else:
             mask, chosen = None, mask
-    if causal and not by_indices:
+    if causal:
         mask = _with_table(mask, heads, causal, name)
-    rows = True if chosen is not None else _masked_rows(mask, heads, causal if by_indices else None)
+    rows = True if chosen is not None else _masked_rows(mask)
     zero = zero and bool(np.any(rows))
     factor = None
     if zero and not _has_mode():
         if isinstance(mask, Value):
-            if not by_indices:
-                mask, factor = _shown(mask, heads, name=name)
+            mask, factor = _shown(mask, heads, name=name)
         elif mask is not None and not isinstance(rows, bool):
             mask = np.where(rows, 0.0, mask)
             factor = _known_factor(rows, heads, scores)
-    if causal and by_indices:
-        scores = _causal_by_indices(scores, heads, causal, name)
     if mask is not None:
         added = _addend(mask, heads, scores, name)
         scores = op(b, "Add", scores, added, dtype=scores.dtype, name=part(name, "masked"))
     if chosen is not None:
         scores = _selected(scores, chosen, name)
-    if zero and not _has_mode() and factor is None:
-        scores, factor = _shown(scores, heads, name=name)
     return scores, factor, {"mode": "inf_as_zero"} if zero and _has_mode() else {}
 
 
@@ -214,49 +207,26 @@ def _table(queries: int, keys: int, causal: str, rank: int) -> Array:
     return np.where(hidden, -np.inf, 0.0).reshape((1,) * (rank - 2) + hidden.shape)
 
 
-def _causal_by_indices(scores: Value, heads: Heads, causal: str, name: str | None) -> Value:
-    """Return the scores, with -inf for keys after the query."""
-    b, rank = scores.builder, heads.rank
-    row = op(b, "GenIndex", scores, axis=rank - 2, name=part(name, "query index"))
-    column = op(b, "GenIndex", scores, axis=rank - 1, name=part(name, "key index"))
-    if causal == "bottom_right":
-        # oneDNN fuses two ops, but not one with the difference of the numbers.
-        row = op(b, "Add", row, b.constant([heads.keys], "s32"), name=part(name, "plus keys"))
-        row = op(
-            b, "Subtract", row, b.constant([heads.queries], "s32"), name=part(name, "less queries")
-        )
-    seen = op(b, "GreaterEqual", row, column, name=part(name, "causal"))
-    hidden = b.constant(np.full(1, -np.inf), scores.dtype)
-    return op(b, "Select", seen, scores, hidden, name=part(name, "causal scores"))
-
-
 # -- rows in which all keys are masked
 
 
-def _masked_rows(mask: Mask | None, heads: Heads, causal: str | None) -> Array | bool:
+def _masked_rows(mask: Mask | None) -> Array | bool:
     """Say for which rows of scores all keys are masked.
 
-    - `mask`: what is added, with a causal mask that is a constant
-    - `causal`: the causal mask that is made from indices
+    - `mask`: what is added
     - returns: of bool, of the mask's shape with 1 key; or whether there may be such rows, if that
       is not known yet
     """
     if isinstance(mask, Value):
         return True
-    known = -1 not in (heads.queries, heads.keys)
-    if causal and not known:
-        return mask is not None and bool(np.isneginf(mask).any())
-    hidden = np.zeros(1, bool) if mask is None else np.isneginf(mask)
-    after = np.isneginf(_causal_table(heads, causal)) if causal else False
-    rows: Array = np.all(hidden | after, -1, keepdims=True)
-    return rows
+    return False if mask is None else np.all(np.isneginf(mask), -1, keepdims=True)
 
 
 @_once
 def _shown(x: Value, heads: Heads, *, name: str | None) -> tuple[Value, Value]:
     """Replace rows of -inf by rows of 0.
 
-    - `x`: a mask to add, or scores
+    - `x`: a mask to add
     - returns: as `x`, but 0 in rows that are -inf throughout
     - returns: what to multiply the attention's result by: 0 in these rows, 1 in others
     """

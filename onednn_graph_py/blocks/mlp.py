@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from ..base.errors import InvalidArgumentsError, InvalidShapeError
+from ..base.errors import InvalidArgumentsError
 from ..model.building.builder import GraphBuilder
 from ..model.building.value import Value
-from ..ops.terms import shape_text
 from .arguments import (
     FLOATS,
     INTEGERS,
@@ -24,23 +21,6 @@ from .arguments import (
 )
 from .parts import ACTIVATIONS, activated, op, part
 from .quantization import dequantize
-
-
-def _halves(argument: str, given: Any, axis: int) -> tuple[Any, Any]:
-    """Split an array that holds gate and up into the two."""
-    if isinstance(given, Value):
-        raise InvalidArgumentsError(
-            f"gated_mlp: {argument} must be an array to hold both gate and up, got {given!r}; for "
-            "values, make two inputs with strides over the same memory"
-        )
-    array = np.asarray(given)
-    if array.ndim < 2 or array.shape[axis] % 2:
-        raise InvalidShapeError(
-            f"gated_mlp: {argument} must hold gate and up side by side along axis {axis}, got "
-            f"{shape_text(array.shape)}"
-        )
-    first, second = np.split(array, 2, axis)
-    return first, second
 
 
 def _mlp_weights(
@@ -82,9 +62,7 @@ def gated_mlp(
     x : Value
         (..., inputs) of f32, bf16 or f16.
     gate_weights, up_weights : Value or array
-        (inputs, hidden), of the data type of `x` or, with `scales`, u8, s8, u4 or s4. If
-        `up_weights` is None, `gate_weights` is an array of both, (inputs, 2 * hidden), gate first;
-        oneDNN gets two constants, as it has no op that splits a tensor.
+        (inputs, hidden), of the data type of `x` or, with `scales`, u8, s8, u4 or s4.
     down_weights : Value or array
         (hidden, outputs), of the same data type.
     activation : str, optional
@@ -93,8 +71,7 @@ def gated_mlp(
         Whether the last two dims of all weights are swapped.
     scales, zero_points : sequence of 3 Values or arrays, optional
         Those of compressed gate, up and down weights, as in `dequantize`: the shape of the weights
-        with each dim divided by the size of a group along it. The second one is None if
-        `gate_weights` holds both.
+        with each dim divided by the size of a group along it.
     name : str, optional
         Name of the result, and prefix of the other ops' names.
 
@@ -123,12 +100,6 @@ def gated_mlp(
             )
         lists.append(given)
     weights = [gate_weights, up_weights, down_weights]
-    if up_weights is None:
-        axis = 0 if transpose_b else 1
-        for argument, of in zip(("gate_weights", "scales", "zero_points"), (weights, *lists),
-                                strict=True):  # fmt: skip
-            if of[0] is not None:
-                of[0], of[1] = _halves(argument, of[0], axis)
     names = ("gate_weights", "up_weights", "down_weights")
     gate, up, down = (
         _mlp_weights(argument, b, w, s, z, x.dtype, name)

@@ -136,29 +136,17 @@ def test_a_mask_of_bool_says_what_is_seen(kv_heads):
     assert_attention(of, arrays, y, "f32", np.where(seen, 0, -np.inf))
 
 
-def with_indices(causal, kv_heads=H):
-    """Whether oneDNN can make such a mask from indices."""
-    return kv_heads == H and (causal != "bottom_right" or LINKED >= (3, 9))
-
-
 @may_run_masks_in_parts
 @pytest.mark.parametrize("keys", [10, 6, 4])
 @pytest.mark.parametrize("causal", [True, "top_left", "bottom_right"])
 @pytest.mark.parametrize("kv_heads", [H, 2])
-@pytest.mark.parametrize("causal_as", [None, "constant", "indices"])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_causal_mask_is_fused(dtype, causal_as, kv_heads, causal, keys):
+def test_a_causal_mask_is_fused(dtype, kv_heads, causal, keys):
     of, arrays, values = attention_inputs(dtype, kv_heads, keys=keys)
-    if causal_as == "indices" and not with_indices(causal, kv_heads):
-        error = og.InvalidShapeError if kv_heads < H else og.UnimplementedError
-        with pytest.raises(error, match="sdpa: causal_as='indices'"):
-            blocks.sdpa(*values, causal=causal, causal_as=causal_as)
-        return
-    y = blocks.sdpa(*values, causal=causal, causal_as=causal_as)
+    y = blocks.sdpa(*values, causal=causal)
     offset = keys - S if causal == "bottom_right" else 0
     # Before 3.8, a product zeroes the rows of queries that see nothing.
     assert len(of.partitions()) == 1 + (offset < 0 and LINKED < (3, 8))
-    assert ("GenIndex" in {n.kind for n in of.b.nodes}) == (causal_as == "indices")
     assert_attention(of, arrays, y, dtype, causal_mask(S, keys, offset))
 
 
@@ -168,36 +156,28 @@ def test_a_causal_mask_is_fused(dtype, causal_as, kv_heads, causal, keys):
 def test_a_causal_mask_goes_with_another(dtype, kv_heads, causal):
     total = causal_mask(S, T, T - S if causal == "bottom_right" else 0)
     for as_value in (False, True):
-        for causal_as in ("constant", "indices")[: 1 + with_indices(causal, kv_heads)]:
-            of, arrays, values = attention_inputs(dtype, kv_heads)
-            mask = mask_array((B, 1, S, T), dtype)
-            given = of(mask) if as_value else mask
-            y = blocks.sdpa(
-                *values, causal=causal, causal_as=causal_as, mask=given, masked_rows="nan"
-            )
-            assert len(of.partitions()) == 1 + (as_value and causal_as == "constant")
-            assert_attention(of, arrays, y, dtype, exact(mask) + total)
+        of, arrays, values = attention_inputs(dtype, kv_heads)
+        mask = mask_array((B, 1, S, T), dtype)
+        given = of(mask) if as_value else mask
+        y = blocks.sdpa(*values, causal=causal, mask=given, masked_rows="nan")
+        assert len(of.partitions()) == 1 + as_value
+        assert_attention(of, arrays, y, dtype, exact(mask) + total)
 
 
 @pytest.mark.parametrize("causal", [False, "top_left", "bottom_right"])
-@pytest.mark.parametrize("causal_as", ["constant", "indices"])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_heads_may_be_grouped_already(dtype, masked, causal_as, causal):
-    if causal_as == "indices" and not with_indices(causal):
-        pytest.skip("needs oneDNN 3.9")
+def test_heads_may_be_grouped_already(dtype, masked, causal):
     of = Inputs()
     arrays = [uniform((B, 2, 2, S, D), dtype), *(uniform((B, 2, 1, T, D), dtype) for _ in "kv")]
     mask = mask_array((B, 1, 1, S, T), dtype) if masked else np.zeros(1)
     y = blocks.sdpa(
         *(of(a) for a in arrays),
         causal=causal,
-        causal_as=causal_as,
         mask=of(mask) if masked else None,
         masked_rows="nan",
     )
-    apart = masked and causal and causal_as == "constant"
-    assert len(of.partitions()) == 1 + bool(apart)
+    assert len(of.partitions()) == 1 + bool(masked and causal)
     total = exact(mask)
     if causal:
         total = total + causal_mask(S, T, T - S if causal == "bottom_right" else 0)
@@ -308,15 +288,14 @@ def test_compressed_keys_and_values_are_fused(dtype, integers, zero_points, grou
     assert_within(of.run(y), wanted, bound + rounded * np.abs(meant[1]).max())
 
 
-@pytest.mark.parametrize("causal_as", ["constant", "indices"])
-def test_compressed_keys_go_with_a_causal_mask(causal_as):
+def test_compressed_keys_go_with_a_causal_mask():
     of = for_integers("f32")
     q = uniform((B, H, S, LONG))
     (k, ks, kz, key), (v, vs, vz, value) = (
         compress((B, H, T, LONG), "u4", (1, 1, 1, 32), "f32", "s32") for _ in "kv"
     )
     y = blocks.sdpa(
-        of(q), of(k), of(v), causal=True, causal_as=causal_as, key_scale=ks, key_zero_point=kz,
+        of(q), of(k), of(v), causal=True, key_scale=ks, key_zero_point=kz,
         value_scale=vs, value_zero_point=vz,
     )  # fmt: skip
     of.assert_one_partition()
@@ -431,17 +410,6 @@ def test_a_gated_mlp_is_one_partition(dtype, activation, transpose_b):
     of.assert_one_partition()
     assert y.shape == (2, 3, 12) and y.dtype == dtype
     assert_within(of.run(y), *mlp(x, gate, up, down, activation, dtype))
-
-
-@pytest.mark.parametrize("transpose_b", [False, True])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_gate_and_up_may_be_one_array(dtype, transpose_b):
-    of = Inputs()
-    x, both, down = (uniform(s, dtype) for s in ((3, 24), (24, 80), (40, 12)))
-    given = [w.T.copy() if transpose_b else w for w in (both, down)]
-    y = blocks.gated_mlp(of(x), given[0], None, given[1], transpose_b=transpose_b)
-    of.assert_one_partition()
-    assert_within(of.run(y), *mlp(x, both[:, :40], both[:, 40:], down, "silu", dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -727,13 +695,11 @@ def test_ops_of_a_named_block_are_named():
     b = og.GraphBuilder()
     with b.scope("layer0"):
         q, k, v = (b.input((B, H, S, D), "f32", name=n) for n in "qkv")
-        y = blocks.sdpa(q, k, v, causal=True, causal_as="indices", name="attention")
+        y = blocks.sdpa(q, k, v, causal=True, name="attention")
     assert y.name == "layer0/attention"
     assert {n.name for n in b.nodes} == {"layer0/attention"} | {
-        f"layer0/attention/{part}"
-        for part in ("scores", "scaled", "query index", "key index", "causal", "causal scores",
-                     "softmax")
-    }  # fmt: skip
+        f"layer0/attention/{part}" for part in ("scores", "scaled", "masked", "softmax")
+    }
 
 
 def test_unnamed_blocks_may_all_be_outputs():
@@ -836,10 +802,6 @@ WRONG = {
         sdpa_of(causal="left"),
         og.InvalidArgumentsError, "sdpa: causal must be one of .*'bottom_right', got 'left'",
     ),
-    "sdpa: causal_as": (
-        sdpa_of(causal=True, causal_as="mask"),
-        og.InvalidArgumentsError, "sdpa: causal_as must be one of None, 'constant', 'indices', got",
-    ),
     "sdpa: masked_rows": (
         sdpa_of(masked_rows=0),
         og.InvalidArgumentsError, "sdpa: masked_rows must be one of 'zero', 'nan', got 0",
@@ -862,10 +824,6 @@ WRONG = {
         og.InvalidShapeError, "sdpa: mask must broadcast to the scores, 2x4x6x10, got 6x9",
     ),
     "sdpa: mask text": (sdpa_of(mask="causal"), TypeError, "sdpa: mask must be a"),
-    "sdpa: bottom_right unknown": (
-        sdpa_of([(2, 4, -1, 16), *QKV[1:]], causal="bottom_right", causal_as="constant"),
-        og.InvalidShapeError, "sdpa: causal=.bottom_right. with .* needs known .* got -1 and 10",
-    ),
     "sdpa: scale of floats": (
         sdpa_of(key_scale=0.5),
         og.InvalidArgumentsError, "sdpa: key_scale needs a key of integers, got f32",
@@ -905,10 +863,6 @@ WRONG = {
     "mlp: gate": (
         mlp_of((4, 8), (7, 6), (7, 6), (6, 4)),
         og.InvalidShapeError, r"input 1 \(weights\) must have dim 0 equal to 8 .*got 7x6",
-    ),
-    "mlp: both in a value": (
-        lambda: blocks.gated_mlp(*(v := of_shapes((4, 8), (8, 12), (6, 4)))[:2], None, v[2]),
-        og.InvalidArgumentsError, "gated_mlp: gate_weights must be an array to hold both",
     ),
     "mlp: two scales": (
         mlp_of((4, 8), (8, 6), (8, 6), (6, 4), scales=[1, 1]),

@@ -154,17 +154,14 @@ def test_any_number_of_keys_may_be_masked(random, dtype, grouped, form, sizes):
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-@pytest.mark.parametrize("causal_as", ["constant", "indices"])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_left_padding_and_a_causal_mask_leave_queries_without_keys(
-    random, dtype, form, causal_as, grouped
-):
+def test_left_padding_and_a_causal_mask_leave_queries_without_keys(random, dtype, form, grouped):
     """Neither of both masks alone hides all keys of a query."""
     of = Attention(random, dtype, (B, H, T, T, D), 2 if grouped else None, grouped)
     hides = np.arange(T) < np.array([0, 4])[:, None]
     hides = of.mask(hides[:, None, None])
-    y = blocks.sdpa(*of.values, mask=given(of, form, hides), causal="top_left", causal_as=causal_as)
+    y = blocks.sdpa(*of.values, mask=given(of, form, hides), causal="top_left")
     mask = addend(hides) + causal_mask(T, T, 0)
     made, (wanted, bound) = of.of.run(y), of.expected(mask)
     assert (made[1].reshape(-1, T, D)[:, :4] == 0).all()
@@ -173,13 +170,10 @@ def test_left_padding_and_a_causal_mask_leave_queries_without_keys(
 
 @may_run_masks_in_parts
 @pytest.mark.parametrize("kv_heads", [H, 2])
-@pytest.mark.parametrize("causal_as", [None, "indices"])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_more_queries_than_keys_leave_queries_without_keys(random, dtype, causal_as, kv_heads):
-    if causal_as and (kv_heads < H or LINKED < (3, 9)):
-        pytest.skip("oneDNN can't make this mask from indices")
+def test_more_queries_than_keys_leave_queries_without_keys(random, dtype, kv_heads):
     of = Attention(random, dtype, (B, H, T, S, D), kv_heads)
-    y = blocks.sdpa(*of.values, causal="bottom_right", causal_as=causal_as)
+    y = blocks.sdpa(*of.values, causal="bottom_right")
     assert of.assert_right(y, causal_mask(T, S, S - T)[None, None])
 
 

@@ -199,7 +199,6 @@ def _by_steps(
         masks.checked(mask, heads, b, ("f32",)),
         heads,
         causal=causal,
-        by_indices=False,
         zero=True,
         name=None,
     )
