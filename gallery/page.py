@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from onednn_graph_py.base.text.markup import Markup, element
 from onednn_graph_py.base.text.numbers import counted
-from onednn_graph_py.base.text.table import in_markdown, markdown_table
 
+from .markdown import in_markdown, markdown_table
 from .measure import FAILURES, VERDICTS, Result
 from .report import LIMITED, Patterns, columns, machine, worst
 

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from gallery import PATTERNS
+from gallery.markdown import markdown_table
 from gallery.pattern import ALL_VERSIONS
-from onednn_graph_py.base.text.table import markdown_table
 from onednn_graph_py.ops.describe import version_text
 from onednn_graph_py.ops.lookup import OPS
 from onednn_graph_py.ops.terms import Version

@@ -53,12 +53,8 @@ def missing() -> str | None:
 def load(what: str) -> Any:
     """Import dpctl and check that it shares its SYCL runtime with oneDNN.
 
-    Raises
-    ------
-    UnimplementedError
-        The linked oneDNN has no SYCL, or uses another SYCL runtime than dpctl.
-    ModuleNotFoundError
-        dpctl is not installed.
+    - raises `UnimplementedError`: the linked oneDNN has no SYCL, or uses another SYCL runtime
+    - raises `ModuleNotFoundError`: dpctl is not installed
     """
     global _loaded
     dpctl = sys.modules.get("dpctl")
@@ -166,13 +162,7 @@ def root_of(device: Any) -> Any:
 
 
 def dlpack_number(device: Any, context: Any) -> int:
-    """Return DLPack's number of a device (dpctl), which implies the device's default context.
-
-    Returns
-    -------
-    int
-        -1 for a sub-device, or in another context.
-    """
+    """Return DLPack's number of a device (dpctl), or -1: a sub-device, or another context."""
     dpctl = load("dlpack_number")
     if device.parent_device is not None or dpctl.SyclQueue(device).sycl_context != context:
         return -1

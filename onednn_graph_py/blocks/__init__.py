@@ -1,6 +1,6 @@
 """Blocks of several ops, each in the form that the linked oneDNN fuses into one partition.
 
-Attention (`sdpa`), gated MLP, linear layers, convolution with batch norm, quantization, embeddings,
+Attention (`sdpa`), gated MLP, linear layers, quantization, embeddings,
 rotary position embeddings, RMSNorm, global pooling. A block adds ops to the builder of its first
 argument and returns their result; it computes nothing itself.
 
@@ -15,7 +15,6 @@ measured on a CPU with 3.7.2 (OpenMP) and 3.13.2 (SYCL).
 """
 
 from .attention import sdpa
-from .convolution import conv_bn_relu
 from .embedding import embedding
 from .kv_cache import KVCache, KVMemory, kv_cache
 from .linear import linear
@@ -28,7 +27,6 @@ from .rope import rope, rope_tables
 __all__ = [
     "KVCache",
     "KVMemory",
-    "conv_bn_relu",
     "dequantize",
     "embedding",
     "gated_mlp",

@@ -12,17 +12,7 @@ from .arguments import need_rank, need_shape
 
 @dataclass(frozen=True)
 class Heads:
-    """The dims of an attention.
-
-    Parameters
-    ----------
-    batch, heads, kv_heads, queries, keys, size : int
-        -1 if unknown; numbers of heads may be unknown only in inputs of 5 dims.
-    regroup : bool
-        Whether to make a separate dim of the query heads that share a key head.
-    rank : int
-        The rank of the given query.
-    """
+    """The dims of an attention; -1 if unknown, which heads may be only in inputs of 5 dims."""
 
     batch: int
     heads: int
@@ -30,8 +20,8 @@ class Heads:
     queries: int
     keys: int
     size: int
-    regroup: bool
-    rank: int
+    regroup: bool  # whether to make a dim of the query heads that share a key head
+    rank: int  # that of the given query
 
     @property
     def scores(self) -> tuple[int, ...]:

@@ -83,48 +83,6 @@ def _vector_norm(x: Array, ord: Any = 2, dim: Any = None, keepdim: bool = False)
     return np.asarray(np.sum(size**ord, axes, keepdims=keepdim) ** (1 / ord))
 
 
-def _lstm(
-    x: Array,
-    states: Sequence[Array],
-    weights: Sequence[Array],
-    has_biases: bool,
-    layers: int,
-    dropout: float,
-    train: bool,
-    both_ways: bool,
-    batch_first: bool,
-) -> tuple[Array, Array, Array]:
-    ways = 2 if both_ways else 1
-    each = len(weights) // (layers * ways)  # weights of inputs and states, biases, a projection
-    steps = x.swapaxes(0, 1) if batch_first else x
-    last: tuple[list[Array], list[Array]] = [], []
-    for layer in range(layers):
-        made = []
-        for way in range(ways):
-            at = layer * ways + way
-            w, u, *more = weights[at * each : (at + 1) * each]
-            bias = more[0] + more[1] if has_biases else np.zeros(1, x.dtype)
-            h, c = (s[at] for s in states)
-            outputs = []
-            for given in (steps @ w.T + bias)[:: -1 if way else 1]:
-                i, f, g, o = np.split(given + h @ u.T, 4, -1)
-                c = _sigmoid(f) * c + _sigmoid(i) * np.tanh(g)
-                h = _sigmoid(o) * np.tanh(c)
-                h = h @ more[-1].T if len(more) % 2 else h
-                outputs.append(h)
-            made.append(np.stack(outputs[:: -1 if way else 1]))
-            last[0].append(h)
-            last[1].append(c)
-        steps = np.concatenate(made, -1)
-    out = steps.swapaxes(0, 1) if batch_first else steps
-    return out, np.stack(last[0]), np.stack(last[1])
-
-
-def _sigmoid(x: Array) -> Array:
-    made: Array = 0.5 * np.tanh(0.5 * x) + 0.5
-    return made
-
-
 _ALIKE = """
 abs arange bitwise_and bitwise_not bitwise_or cos exp flip full full_like isnan log logical_and
 logical_not logical_or maximum minimum ones ones_like remainder sin tril triu where zeros zeros_like
@@ -179,7 +137,6 @@ HOST: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in _ALIK
     "div": _quotient,
     "repeat": np.tile,
     "sum": _over(np.sum),
-    "lstm": _lstm,
 }
 """The function of each op, by the name before the overload's."""
 

@@ -50,13 +50,7 @@ class Options:
 
     @classmethod
     def refuse(cls, unknown: Iterable[str]) -> None:
-        """Raise for the first name that is no option.
-
-        Raises
-        ------
-        InvalidArgumentsError
-            There is one.
-        """
+        """Raise `InvalidArgumentsError` for the first name that is no option."""
         names = list(cls._types())
         for name in unknown:
             if name not in names:

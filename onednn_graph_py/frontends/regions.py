@@ -10,20 +10,13 @@ start from 0 or from 1, whichever gives fewer parts, and from 0 if both give as 
 
 - A node reads only from its own level and from lower ones. So the parts run in the order of their
   levels, and no value that leaves a part comes back to it: the parts are convex.
-- Take any other split, with neighbouring parts of one kind as one, and number its parts from 0 on
-  if it starts with an island, else from 1 on. These numbers have the kinds of the levels and are
-  not below those of what is read, so no node has a number below its level from the same start. So
-  no split has fewer parts, and no two parts could be one.
-- It also has the fewest regions: starting from 0 never gives more of them than starting from 1, and
-  starting from 1 is chosen only where it saves the first island.
+- No split has fewer parts, nor fewer regions: number the parts of another one from 0 on if it
+  starts with an island, else from 1 on; no node has a number below its level from the same start.
 - A part need not be connected. A model runs all its partitions in one call, so all that can run at
   the same time belongs into one model.
 
-This is typed loop fusion with two types, where no fusion is forbidden (Kennedy and McKinley, Typed
-Fusion with Applications to Parallel and Sequential Code Generation, Rice University TR94-221, 1994;
-with more types, the fewest parts are NP-hard to find). Merging neighbours while no cycle appears,
-as frameworks do, needs a search for each merge and may end with more parts, because some merges
-prevent others.
+This is typed loop fusion with two types (Kennedy and McKinley, Rice University TR94-221, 1994).
+Merging neighbours while no cycle appears, as frameworks do, may end with more parts.
 
 **Moves to readers.** An op that reads only a weight has the first level, but oneDNN fuses it with
 the op that reads its result. So each connected piece of a region moves to the level of its first

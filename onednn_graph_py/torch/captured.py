@@ -141,15 +141,9 @@ class Captured:
     sample of their bytes. So other weights never run with these constants, and changed ones are
     taken anew, but for writes that torch does not count to elements outside of the sample.
 
-    Parameters
-    ----------
-    module : fx.GraphModule
-        AOTAutograd's graph.
-    static : sequence of int
-        Which inputs are parameters, buffers and attributes.
-    options : Options
-    names : sequence of str
-        What the program calls each input, if that is known.
+    - `module`: AOTAutograd's graph
+    - `static`: which inputs are parameters, buffers and attributes
+    - `names`: what the program calls each input, if that is known
     """
 
     _boxed_call = True

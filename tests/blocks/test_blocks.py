@@ -454,21 +454,6 @@ def test_compressed_weights_of_a_gated_mlp_are_fused(dtype, integers, zero_point
         assert_within(of.run(y, slow_fusions="run"), *wanted)
 
 
-def test_compressed_gate_and_up_may_be_one_array():
-    of = for_integers("f32")
-    x = uniform((3, 64))
-    both = compress((64, 128), "u4", (32, 1), "f32", "s32")
-    down = compress((64, 32), "u4", (32, 1), "f32", "s32")
-    y = blocks.gated_mlp(
-        of(x), both[0], None, down[0], scales=[both[1], None, down[1]],
-        zero_points=[both[2], None, down[2]],
-    )  # fmt: skip
-    of.assert_one_partition()
-    wanted = mlp(x, both[3][:, :64], both[3][:, 64:], down[3], "silu", "f32", 2 * F32)
-    with runs_in_parts(WITHOUT_KERNEL):
-        assert_within(of.run(y, slow_fusions="run"), *wanted)
-
-
 def test_dequantized_weights_may_be_given_too():
     of = for_integers("f32")
     x = uniform((3, 64))
@@ -476,83 +461,6 @@ def test_dequantized_weights_may_be_given_too():
     y = blocks.gated_mlp(of(x), *(blocks.dequantize(of(m[0]), of(m[1])) for m in made))
     of.assert_one_partition()
     assert_within(of.run(y), *mlp(x, *(m[3] for m in made), "silu", "f32", 2 * F32))
-
-
-def convolved(x, w, bias, pads, strides, dilations, groups):
-    """NCHW and OIHW, in float64."""
-    x = np.pad(x, ((0, 0), (0, 0), *zip(*pads, strict=True)))
-    n, _, *size = x.shape
-    outputs, per_group, *window = w.shape
-    reach = [(k - 1) * d for k, d in zip(window, dilations, strict=True)]
-    out = [(s - r - 1) // t + 1 for s, r, t in zip(size, reach, strides, strict=True)]
-    y = np.zeros((n, outputs, *out))
-    for i, j in np.ndindex(*window):
-        rows = slice(i * dilations[0], i * dilations[0] + (out[0] - 1) * strides[0] + 1, strides[0])
-        cols = slice(j * dilations[1], j * dilations[1] + (out[1] - 1) * strides[1] + 1, strides[1])
-        for g in range(groups):
-            of = slice(g * outputs // groups, (g + 1) * outputs // groups)
-            part = x[:, g * per_group : (g + 1) * per_group, rows, cols]
-            y[:, of] += np.einsum("nchw,oc->nohw", part, w[of, :, i, j])
-    return y + bias.reshape(-1, 1, 1)
-
-
-CONVOLUTIONS = {
-    "plain": {},
-    "strided": dict(strides=(2, 1), pads_begin=(1, 0), pads_end=(0, 2)),
-    "dilated": dict(dilations=(1, 2)),
-    "grouped": dict(groups=2),
-    "no relu": dict(relu=False),
-    "channels last": dict(data_format="NXC", weights_format="XIO"),
-}
-
-
-@pytest.mark.parametrize("biased", [False, True])
-@pytest.mark.parametrize("case", CONVOLUTIONS)
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_convolution_batch_norm_and_relu_are_one_partition(dtype, case, biased):
-    attrs = CONVOLUTIONS[case]
-    groups = attrs.get("groups", 1)
-    of = Inputs()
-    x, w = uniform((2, 8, 7, 9), dtype), uniform((16, 8 // groups, 3, 3), dtype)
-    bias = uniform((16,), dtype)
-    gamma, beta, mean = (uniform((16,)) for _ in range(3))
-    variance = uniform((16,), low=0.5, high=2)
-    last = case == "channels last"
-    inputs = [of(np.ascontiguousarray(x.transpose(0, 2, 3, 1)) if last else x)]
-    inputs.append(of(np.ascontiguousarray(w.transpose(2, 3, 1, 0)) if last else w))
-    y = blocks.conv_bn_relu(
-        *inputs,
-        of(bias) if biased else None,
-        gamma=of(gamma),
-        beta=beta,
-        mean=of(mean),
-        variance=variance,
-        epsilon=1e-3,
-        name="block",
-        **attrs,
-    )
-    of.assert_one_partition()
-    assert y.name == "block" and y.dtype == dtype
-    x, w, bias = exact(x), exact(w), exact(bias) * biased
-    geometry = [
-        (attrs.get("pads_begin", (0, 0)), attrs.get("pads_end", (0, 0))),
-        attrs.get("strides", (1, 1)), attrs.get("dilations", (1, 1)), groups,
-    ]  # fmt: skip
-    size = convolved(np.abs(x), np.abs(w), np.abs(bias), *geometry)
-    factor, shift = (exact(a).reshape(-1, 1, 1) for a in (gamma, beta))
-    factor = factor / np.sqrt(exact(variance).reshape(-1, 1, 1) + 1e-3)
-    offset = exact(mean).reshape(-1, 1, 1) * factor
-    wanted = convolved(x, w, bias, *geometry) * factor - offset + shift
-    if attrs.get("relu", True):
-        wanted = np.maximum(wanted, 0)
-    # The factor is folded into weights and bias, which are then rounded.
-    length = 9 * 8 // groups
-    bound = np.abs(factor) * size * ((length + 8) * 2 * F32 + 2 * ROUNDING[dtype])
-    bound = bound + (np.abs(offset) + np.abs(shift)) * (8 * F32 + 2 * ROUNDING[dtype])
-    bound = bound + ROUNDING[dtype] * np.abs(wanted)
-    if last:
-        wanted, bound = (a.transpose(0, 2, 3, 1) for a in (wanted, bound))
-    assert_within(of.run(y), wanted, bound)
 
 
 # -- quantization
@@ -733,14 +641,6 @@ def mlp_of(*shapes, **options):
     return lambda: blocks.gated_mlp(*of_shapes(*shapes), **options)
 
 
-def conv_of(**options):
-    x, w = of_shapes((1, 8, 6, 6), (16, 8, 3, 3))
-    ones = np.ones(16, np.float32)
-    return blocks.conv_bn_relu(
-        x, w, **{"gamma": ones, "beta": ones, "mean": ones, "variance": ones, **options}
-    )
-
-
 def x_of(shape=(4, 8), dtype="f32"):
     return of_shapes((shape, dtype))[0]
 
@@ -872,26 +772,6 @@ WRONG = {
         mlp_of((4, 8), *((s, "u4") for s in ((8, 6), (8, 6), (6, 4))),
                scales=[np.ones((1, n), np.float32) for n in (6, 6, 4)]),
         og.InvalidArgumentsError, "gated_mlp: compressed gate_weights needs .*apply_to_int=True",
-    ),
-    "conv: bias": (
-        lambda: conv_of(bias=np.ones(8, np.float32)),
-        og.InvalidShapeError, r"op .Convolution.: input 2 \(bias\) must have 16 elements .*got 8",
-    ),
-    "conv: mean": (
-        lambda: conv_of(mean=np.ones(8, np.float32)),
-        og.InvalidShapeError, r"Inference.: input 3 \(mean\) must have 16 elements .*got 8",
-    ),
-    "conv: strides": (
-        lambda: conv_of(strides=(1,)),
-        og.InvalidShapeError, "op .Convolution.: attribute strides must have 2 entries",
-    ),
-    "conv: groups": (
-        lambda: conv_of(groups=2),
-        og.InvalidShapeError, "op .Convolution.: input 0 .* must have 16 channels, .* it has 8",
-    ),
-    "conv: format": (
-        lambda: conv_of(data_format="NCHW"),
-        og.InvalidGraphOpError, "attribute data_format must be .NXC. or .NCX., got",
     ),
     "quantize: dtype": (
         lambda: blocks.quantize(x_of(), "s4", 0.5),

@@ -15,7 +15,6 @@ front = pytest.importorskip("onednn_graph_py.torch")
 exported = pytest.importorskip("onednn_graph_py.torch.exported")
 
 F = torch.nn.functional
-WEIGHTS = [w.detach() for w in torch.nn.LSTM(6, 3, 2, bidirectional=True)._flat_weights]
 TABLE = torch.arange(40.0).reshape(10, 4)
 
 CASES = {
@@ -89,9 +88,6 @@ CASES = {
     "sum": lambda i, x: i.sum(1),
     "triu": lambda i, x: i.triu(1),
     "tril": lambda i, x: i.tril(-1),
-    "lstm": lambda i, x: torch.lstm(
-        x[None], [x.new_ones(4, x.shape[0], 3)] * 2, WEIGHTS, True, 2, 0.0, False, True, False
-    )[0],
 }
 """A call of each function, of integers (2, 6) from 0 to 7 and numbers with a 0 among them."""
 
@@ -169,17 +165,6 @@ def test_norms(order):
     x = torch.arange(-11.0, 13.0).reshape(2, 3, 4)
     got = front.export(function, (x,))(x.numpy())
     torch.testing.assert_close(torch.from_numpy(got), function(x))
-
-
-@pytest.mark.filterwarnings("ignore:The tensor attributes", "ignore:LSTM with projections")
-@pytest.mark.parametrize("options", [{}, {"bidirectional": True, "proj_size": 2}, {"bias": False}])
-def test_lstm(options):
-    module = torch.nn.LSTM(6, 3, 2, batch_first=True, **options).eval()
-    x = torch.linspace(-2, 2, 60).reshape(2, 5, 6)
-    out, (h, c) = module(x)
-    got = front.export(Calls(lambda x: (module(x)[0], *module(x)[1]), module), (x,))(x.numpy())
-    for mine, theirs in zip(got, (out, h, c), strict=True):
-        torch.testing.assert_close(torch.from_numpy(mine), theirs.detach())
 
 
 class Calls(torch.nn.Module):

@@ -7,8 +7,9 @@ from graphs import may_run_masks_in_parts, needs
 
 import onednn_graph_py as og
 from onednn_graph_py.base.dtypes import pack_int4
+from onednn_graph_py.model.checking.expected import Expected, reference_values
 from onednn_graph_py.model.checking.telling import telling
-from onednn_graph_py.model.checking.verify import compare_values, reference_values, verify
+from onednn_graph_py.model.checking.verify import verify
 
 
 def attention(b, dtype="f32"):
@@ -64,10 +65,10 @@ def test_one_wrong_element_is_found_and_named(change):
     inputs = og.fill_inputs(b)
     (i,) = (v.id for v in b.outputs.values())
     made = reference_values(b, inputs)[i]
-    assert compare_values(b, inputs, {i: made})
+    assert Expected(b, inputs).compare({i: made})
     wrong = made.copy()
     wrong[1, 2, 3, 4] += np.float32(change)
-    verified = compare_values(b, inputs, {i: wrong}, {i: "weighted"})
+    verified = Expected(b, inputs).compare({i: wrong}, {i: "weighted"})
     assert not verified
     assert verified.outputs[0].wrong == 1
     assert verified.outputs[0].index == (1, 2, 3, 4)
@@ -83,7 +84,7 @@ def test_a_quantized_output_may_be_a_step_off_only_near_the_middle_of_two():
     (value,) = b.outputs.values()
     made = reference_values(b, inputs)[value.id]
     one_more = made + (made < 255).astype(np.uint8)
-    verified = compare_values(b, inputs, {value.id: one_more})
+    verified = Expected(b, inputs).compare({value.id: one_more})
     assert verified.outputs[0].wrong > 0.9 * made.size
 
 
@@ -97,9 +98,9 @@ def test_what_follows_from_a_step_at_a_tie_is_allowed():
     made = reference_values(b, [values])[q.id]
     other = made.copy()
     other[0] = 1 - made[0]  # the other side of the tie
-    assert compare_values(b, [values], {q.id: other})
+    assert Expected(b, [values]).compare({q.id: other})
     other[5] += 1  # 3.0 is no tie
-    verified = compare_values(b, [values], {q.id: other})
+    verified = Expected(b, [values]).compare({q.id: other})
     assert [o.wrong for o in verified.outputs] == [1]
 
 
@@ -112,7 +113,7 @@ def test_a_fused_partition_that_is_wrong_is_found():
     inputs = og.fill_inputs(b)
     (value,) = b.outputs.values()
     wrong = np.maximum(inputs[0] @ np.roll(inputs[1], 1, axis=1), 0)
-    assert not compare_values(b, inputs, {value.id: wrong})
+    assert not Expected(b, inputs).compare({value.id: wrong})
 
 
 def test_constants_of_four_bits_are_unpacked():
@@ -209,10 +210,10 @@ def test_a_math_mode_allows_what_rounding_the_factors_does_and_no_more(mode):
     made = np.maximum(x @ w, 0)
     allowing, strict = graph(mode), graph("strict")
     allowed = {next(iter(allowing.outputs.values())).id: made}
-    assert compare_values(allowing, inputs, allowed)
-    assert not compare_values(strict, inputs, {next(iter(strict.outputs.values())).id: made})
+    assert Expected(allowing, inputs).compare(allowed)
+    assert not Expected(strict, inputs).compare({next(iter(strict.outputs.values())).id: made})
     off = np.abs(made - np.maximum(inputs[0] @ inputs[1], 0)).max()
-    assert not compare_values(allowing, inputs, {i: a + 8 * off for i, a in allowed.items()})
+    assert not Expected(allowing, inputs).compare({i: a + 8 * off for i, a in allowed.items()})
 
 
 def test_what_a_function_cuts_off_has_no_error():
@@ -221,8 +222,8 @@ def test_what_a_function_cuts_off_has_no_error():
     b.output(x.hard_sigmoid(alpha=1.0, beta=1.0))
     given = [np.float32([3e38, -3e38, -0.5])]
     (value,) = b.outputs.values()
-    assert compare_values(b, given, {value.id: np.float32([1, 0, 0.5])})
-    found = compare_values(b, given, {value.id: np.float32([0.9, 0.1, 0.5])})
+    assert Expected(b, given).compare({value.id: np.float32([1, 0, 0.5])})
+    found = Expected(b, given).compare({value.id: np.float32([0.9, 0.1, 0.5])})
     assert found.outputs[0].wrong == 2
 
 

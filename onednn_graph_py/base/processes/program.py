@@ -18,23 +18,10 @@ def run(
 ) -> tuple[str, str]:
     """Run Python in another process.
 
-    Parameters
-    ----------
-    *arguments : str
-    timeout : float
-        Seconds after which the process is ended.
-    environment : mapping of str to str
-    given : bytes
-        The standard input, of which the process need not read everything.
-    who : str
-        The name of the process in a failure.
-
-    Returns
-    -------
-    out : str
-        The standard output.
-    failure : str
-        The reason why it failed; empty if it did not.
+    - `timeout`: seconds after which the process is ended
+    - `given`: the standard input, of which the process need not read everything
+    - `who`: the name of the process in a failure
+    - returns: the standard output, and why it failed; empty if it did not
     """
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Tables of rows of text: aligned, as HTML, as Markdown. A cell may have several lines."""
+"""Tables of rows of text: aligned, as HTML. A cell may have several lines."""
 
 from __future__ import annotations
 
@@ -56,21 +56,3 @@ def html_table(
     top = [element("thead", row("th", head))] if head else []
     body = element("tbody", *(row("td", cells) for cells in rows))
     return element("table", *top, body, style=style)
-
-
-def in_markdown(text: str) -> str:
-    """Put text on one line, and escape characters that begin emphasis, a column or an element."""
-    for character, escaped in (("|", "\\|"), ("*", "\\*"), ("<", "&lt;"), ("\n", " ")):
-        text = text.replace(character, escaped)
-    return text
-
-
-def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a table in Markdown; a cell that is `Markup` stays as it is."""
-
-    def shown(cell: str) -> str:
-        lines = map(in_markdown, cell.split("\n"))
-        return cell if isinstance(cell, Markup) else "<br>".join(lines)
-
-    made = [f"| {' | '.join(map(shown, row))} |" for row in (head, *rows)]
-    return [made[0], "|" + " --- |" * len(head), *made[1:]]

@@ -97,10 +97,7 @@ def _packages(runtimes: Mapping[str, str]) -> list[Missing]:
 def require(kind: _core.engine.kind) -> None:
     """Raise unless there is a device of a kind.
 
-    Raises
-    ------
-    NoDeviceError
-        There is none; the message says why, which devices there are, and what to do.
+    - raises `NoDeviceError`: there is none; it says why, which devices there are, and what to do
     """
     if _count(kind):
         return

@@ -378,14 +378,8 @@ class GraphBuilder(BuilderMethods):
     ) -> Any:
         """Add an op, as `op` does.
 
-        Parameters
-        ----------
-        kind, inputs, attrs, outputs, name
-            As for `op`.
-        dtype : str, optional
-            The data type of the first output, where inputs leave it open.
-        where : str, optional
-            The origin of the op, for messages; by default the caller's line.
+        - `dtype`: the data type of the first output, where inputs leave it open
+        - `where`: the origin of the op, for messages; by default the caller's line
         """
         like = next((i for i in inputs if isinstance(i, Value)), None)
         full = self._named(name)
@@ -563,12 +557,8 @@ class GraphBuilder(BuilderMethods):
 
         Ops that read it before keep what they read. What shares its memory can't be read any more.
 
-        Raises
-        ------
-        InvalidArgumentsError
-            It is an input or a constant.
-        InvalidShapeError
-            The result has another shape.
+        - raises `InvalidArgumentsError`: it is an input or a constant
+        - raises `InvalidShapeError`: the result has another shape
         """
         self._own(target, "out")
         if target.producer is None:

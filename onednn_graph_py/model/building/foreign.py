@@ -69,20 +69,9 @@ def viewed(
 ) -> tuple[int, Shape, Shape]:
     """Return the offset, the dims and the strides of a view of a tensor.
 
-    Parameters
-    ----------
-    kind : str
-        ``Slice``, ``Squeeze``, ``Transpose`` or ``Expand``.
-    attrs : mapping
-        ``index``, ``axes``, ``order`` or ``shape``.
-    dims : sequence of int
-        -1 for an unknown one.
-    strides : sequence of int
-
-    Raises
-    ------
-    InvalidShapeError
-        There is no such view of these dims.
+    - `kind`, `attrs`: ``Slice`` by ``index``, ``Squeeze`` ``axes``, ``Transpose`` to an ``order``
+      or ``Expand`` to a ``shape``
+    - raises `InvalidShapeError`: there is no such view of these dims
     """
     if kind == "Slice":
         return indexed(attrs["index"], dims, strides)
@@ -164,19 +153,9 @@ class HostNode(ForeignNode):
     ) -> None:
         """Call the function, and fill its outputs.
 
-        Parameters
-        ----------
-        read : sequence of numpy.ndarray
-            Its inputs, read-only.
-        written : sequence of numpy.ndarray
-            Its outputs.
-        wanted : sequence of TensorSpec
-            Shapes and data types of the outputs.
-
-        Raises
-        ------
-        Exception
-            What the function raises, with a note that names the step.
+        - `read`, `written`: its inputs, read-only, and its outputs
+        - `wanted`: shapes and data types of the outputs
+        - raises whatever the function raises, with a note that names the step
         """
 
     def _call(self, given: Sequence[Array]) -> Any:

@@ -73,17 +73,8 @@ def indexed(
 ) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
     """Return the offset, the dims and the strides of the indexed part of a tensor.
 
-    Parameters
-    ----------
-    items : sequence of Item
-    dims : sequence of int
-        -1 for an unknown one, which stays unknown; the offset means nothing then.
-    strides : sequence of int
-
-    Raises
-    ------
-    InvalidIndexError
-        A position is out of range.
+    - `dims`: -1 for an unknown one, which stays unknown; the offset means nothing then
+    - raises `InvalidIndexError`: a position is out of range
     """
     offset, axis = 0, 0
     made: list[tuple[int, int]] = []

@@ -49,26 +49,9 @@ class ReleasedArray(np.lib.mixins.NDArrayOperatorsMixin, _core._constant_place):
             raise AttributeError(name)
         self.refuse()
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         self.refuse()
 
-    def __array_ufunc__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        self.refuse()
-
-    def __array_function__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        self.refuse()
-
-    def __dlpack__(self, **kwargs: Any) -> NoReturn:
-        self.refuse()
-
-    def __dlpack_device__(self) -> NoReturn:
-        self.refuse()
-
-    def __getitem__(self, key: Any) -> NoReturn:
-        self.refuse()
-
-    def __len__(self) -> NoReturn:
-        self.refuse()
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        self.refuse()
+    __array__ = __array_ufunc__ = __array_function__ = __dlpack__ = __dlpack_device__ = _refuse
+    __getitem__ = __len__ = _refuse
+    __reduce_ex__ = _refuse

@@ -131,22 +131,12 @@ def reference_values(
 ) -> Values:
     """Compute all tensors of a graph op by op in NumPy.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-    inputs : sequence of numpy.ndarray
-        The graph's inputs, in the order of a call.
-    after : callable, optional
-        Called with a node that does not quantize, the index of an output, its exact values and
-        the largest error of each; returns the values to use in their place.
-    kept : dict, optional
-        Exact values and errors of ops that read only inputs and constants, by the op's id, for
-        another time with the same inputs.
-
-    Returns
-    -------
-    dict of int to numpy.ndarray
-        By the value's id, rounded to the values' data types.
+    - `inputs`: the graph's inputs, in the order of a call
+    - `after`: called with a node that does not quantize, the index of an output, its exact values
+      and the largest error of each; returns the values to use in their place
+    - `kept`: exact values and errors of ops that read only inputs and constants, by the op's id,
+      for another time with the same inputs
+    - returns: by the value's id, rounded to the values' data types
     """
     known: Values = {v.id: a for v, a in zip(builder.inputs, inputs, strict=True)}
     known.update({v.id: unpacked(v.data, v.shape, v.dtype) for v in builder.constants})
@@ -352,17 +342,8 @@ class Expected:
     ) -> Verification:
         """Compare tensors with the expected ones.
 
-        Parameters
-        ----------
-        actual : mapping of int to numpy.ndarray
-            By the value's id.
-        names : mapping of int to str, optional
-            The outputs' names in the result.
-
-        Returns
-        -------
-        Verification
-            In the order of `actual`.
+        - `actual`: by the value's id
+        - `names`: the outputs' names in the result, which has the order of `actual`
         """
         checks = []
         for i, array in actual.items():
@@ -371,32 +352,3 @@ class Expected:
             name = (names or {}).get(i) or (value.name if value is not None else "") or str(i)
             checks.append(compared(name, dtype, np.asarray(array), self.value(i), self.allowed(i)))
         return Verification(tuple(checks), _REFERENCE)
-
-
-def compare_values(
-    builder: GraphBuilder,
-    inputs: Sequence[Array],
-    actual: Mapping[int, Array],
-    names: Mapping[int, str] | None = None,
-    seed: int = 0,
-) -> Verification:
-    """Compare tensors of a graph with the reference, once; see `Expected` for the tolerances.
-
-    Parameters
-    ----------
-    builder : GraphBuilder
-    inputs : sequence of numpy.ndarray
-        The graph's inputs, in the order of a call.
-    actual : mapping of int to numpy.ndarray
-        By the value's id.
-    names : mapping of int to str, optional
-        The outputs' names in the result.
-    seed : int
-        Seed for the random perturbations that estimate rounding errors.
-
-    Returns
-    -------
-    Verification
-        In the order of `actual`.
-    """
-    return Expected(builder, inputs, seed).compare(actual, names)

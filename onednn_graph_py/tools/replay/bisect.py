@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ...base.errors import OneDNNError
 from ...model.building.builder import GraphBuilder
 from ...model.building.value import Node, Value
-from ...model.checking.expected import OutputCheck, Verification, compare_values
+from ...model.checking.expected import Expected, OutputCheck, Verification
 from ...model.planning import KnownDefects, Policy
 
 Array = npt.NDArray[Any]
@@ -112,7 +112,7 @@ def first_divergence(
                 made[value.id] = found
                 makers[value.id] = node, value
     names = {i: value.name or "its result" for i, (_, value) in makers.items()}
-    checked = compare_values(builder, inputs, {i: a for i, (a, _) in made.items()}, names, seed)
+    checked = Expected(builder, inputs, seed).compare({i: a for i, (a, _) in made.items()}, names)
     for id, check in zip(made, checked.outputs, strict=True):
         if check.ok:
             continue
@@ -120,7 +120,7 @@ def first_divergence(
         unfused = _computed(builder, value, inputs, "debug", known_defects)
         alone: Verification | None = None
         if unfused is not None:
-            alone = compare_values(builder, inputs, {id: unfused[0]}, names, seed)
+            alone = Expected(builder, inputs, seed).compare({id: unfused[0]}, names)
         return Divergence(
             f"{node.label} made at {node.where}",
             check,

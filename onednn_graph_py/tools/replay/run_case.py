@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ...machine.timing import time_calls
 from ...model.building.builder import GraphBuilder
-from ...model.checking.expected import compare_values
+from ...model.checking.expected import Expected
 from .bisect import first_divergence
 from .cases import Case
 from .stages import Ended, built, called, check_memory, compiled, inputs_of, partition, read
@@ -136,7 +136,7 @@ def _verify(
     values = builder.outputs
     names = {v.id: name for name, v in values.items()}
     actual = {v.id: a for v, a in zip(values.values(), outputs, strict=True)}
-    found = compare_values(builder, inputs, actual, names, options.seed)
+    found = Expected(builder, inputs, options.seed).compare(actual, names)
     result.error, result.share = found.max_error, found.share
     if found.ok:
         result.verdict = Verdict.PASSED

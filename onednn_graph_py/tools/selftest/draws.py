@@ -325,10 +325,12 @@ def _conv_block(d: Draft) -> Value:
     w = d.operand((m, n, *d.uneven(2, (1, 2))), None, -1.0, 1.0)
     gamma, beta, mean, variance = (d.operand((m,), "f32", 0.5, 1.5) for _ in range(4))
     begin, end = d.uneven(2, (0, 1)), d.uneven(2, (2, 1))
-    return blocks.conv_bn_relu(
-        x, w, gamma=gamma, beta=beta, mean=mean, variance=variance, pads_begin=begin, pads_end=end,
-        strides=d.uneven(2, (1, 2)),
+    y = x.convolution(
+        w, pads_begin=begin, pads_end=end, strides=d.uneven(2, (1, 2)), dilations=(1, 1),
+        data_format="NCX", weights_format="OIX",
     )  # fmt: skip
+    parameters = (gamma, beta, mean, variance)
+    return y.batch_norm_inference(*parameters, epsilon=1e-5, data_format="NCX").relu()
 
 
 def _pooled(d: Draft) -> Value:

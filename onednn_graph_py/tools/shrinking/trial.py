@@ -17,7 +17,7 @@ from ...base.errors import OneDNNError, UnimplementedError
 from ...base.text.numbers import gib_text
 from ...machine.memory import free_bytes
 from ...model.building.builder import GraphBuilder
-from ...model.checking.expected import compare_values, reference_values
+from ...model.checking.expected import Expected, reference_values
 from ...model.checking.filling import fill_inputs
 from ...model.verdicts.running import GuardedMemory
 from ...serialization import GraphDocument, OpRecord, to_builder, to_graph
@@ -108,7 +108,7 @@ class _Trial:
             left = [p for p in left if p not in ready]
         if run:
             names = {v.id: f"tensor {id}" for id, v in self.values.items()}
-            checked = compare_values(self.builder, given, actual, names, self.seed)
+            checked = Expected(self.builder, given, self.seed).compare(actual, names)
             wrong = [check for check in checked.outputs if not check.ok]
             if wrong:
                 return Outcome("mismatch", str(wrong[0]), ("mismatch",))
