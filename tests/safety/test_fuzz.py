@@ -66,5 +66,9 @@ def test_a_buffer_ends_where_memory_ends():
 
 
 def test_every_op_kind_is_among_the_cases():
-    kinds = {o.kind for seed in range(4000) for o in fuzz.make_case(seed).ops}
-    assert kinds == set(fuzz.KINDS)
+    missing = set(fuzz.KINDS)
+    for seed in range(4000):
+        missing -= {o.kind for o in fuzz.make_case(seed).ops}
+        if not missing:
+            break
+    assert missing == set()

@@ -70,8 +70,7 @@ def test_a_bad_outcome_is_told_of_the_row_that_explains_it():
     assert is_bad(result.defects["int8_product_in_chunks"][2])
     assert cause("int8_product_in_chunks", 2, result) == "int8_products_without_vnni"
     assert cause("int8_products_without_vnni", 0, result) == "int8_products_without_vnni"
-    assert "| avx2 | " in page.text()
-    assert "(int8_products_without_vnni)" in page.text()
+    assert "(int8_products_without_vnni)" in page.PAGE.read_text()
 
 
 @pytest.mark.parametrize("row", [row for row in titles() if ROWS[row].met])
