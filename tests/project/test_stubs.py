@@ -76,7 +76,13 @@ UNSAYABLE = {
 )
 def test_stubtest_finds_no_difference_between_stubs_and_what_runs(tmp_path):
     modules = ("_core", "model.building.op_methods", "model.building.attached_methods")
-    (tmp_path / "mypy.ini").write_text("[mypy]\n")
+    # What the stubs import, but for bases of classes, is left out: only signatures are compared.
+    (tmp_path / "mypy.ini").write_text(
+        "[mypy]\nfollow_imports = skip\n"
+        "[mypy-onednn_graph_py,onednn_graph_py.base,onednn_graph_py.base._enums]\n"
+        "follow_imports = normal\n"
+        "[mypy-numpy.*]\nfollow_imports = skip\nfollow_imports_for_stubs = true\n"
+    )
     done = subprocess.run(
         [
             *(sys.executable, "-m", "mypy.stubtest", "--concise", "--mypy-config-file=mypy.ini"),
