@@ -3,9 +3,7 @@ import os
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
-from onednn_graph_py import _core
 from onednn_graph_py.model.building.array_namespace import ArrayNamespace
-from onednn_graph_py.model.building.builder import GraphBuilder
 from onednn_graph_py.model.building.value import Value
 from onednn_graph_py.model.checking.expected import Verification
 from onednn_graph_py.model.planning import (
@@ -175,7 +173,6 @@ class GraphMethods:
         self,
         path: str | os.PathLike[str] | None = None,
         *,
-        graph: GraphBuilder | _core.graph | None = None,
         shapes: Sequence[Sequence[int]] = (),
         max_nodes: int | None = 60,
         scopes: int = 0,
@@ -221,7 +218,6 @@ class ModelMethods:
         self,
         path: str | os.PathLike[str] | None = None,
         *,
-        graph: GraphBuilder | _core.graph | None = None,
         shapes: Sequence[Sequence[int]] = (),
         max_nodes: int | None = 60,
         scopes: int = 0,
