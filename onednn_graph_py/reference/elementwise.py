@@ -91,7 +91,7 @@ def prelu_slope(call: Call, x: Array, slope: Array) -> Array:
 @reference("PReLUBackward")
 def _prelu_backward(call: Call, x: Array, slope: Array, diff_dst: Array) -> tuple[Array, Array]:
     shape = (1,) * (x.ndim - slope.ndim) + slope.shape
-    if slope.ndim == 1 and slope.size > 1 and not call.channels_last and x.ndim > 1:
+    if slope.ndim == 1 and slope.size != 1 and not call.channels_last and x.ndim > 1:
         shape = (1, slope.size, *[1] * (x.ndim - 2))
     diff_src = np.where(x > 0, diff_dst, diff_dst * slope.reshape(shape))
     shared = tuple(axis for axis, d in enumerate(shape) if d == 1)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import NamedTuple
 
 from ..machine import Conditions
 from ..ops.lookup import with_trait
 from ..ops.terms import shape_text
 from .calls import Op
-from .defect import APART, OUT_OF_BOUNDS, SPLIT, WRONG, Answer, Hit, Needs, Where, defect
+from .defect import APART, CRASH, OUT_OF_BOUNDS, SPLIT, WRONG, Answer, Hit, Needs, Where, defect
 from .facts import (
     BINARY,
     DEQUANTIZES,
@@ -170,39 +168,18 @@ def grouped_int8_with_zero_point(group: Group, op: Op, conditions: Conditions) -
     return source is not None and has_zero_point(source) and 1 < into < 4 and out > 16
 
 
-def _unseen_tap(sizes: Iterable[tuple[int, ...]]) -> bool:
+def _has_unseen_tap(slide: Slide) -> bool:
     """Whether a tap of a window sees only padding, along one of the dims."""
-    for size, count, taps, stride, dilation, begin in sizes:
-        for tap in range(taps):
-            places = (w * stride - begin + tap * dilation for w in range(count))
+    window, begin = slide.window, slide.begin
+    for dim, (size, count) in enumerate(
+        zip(slide.source.spatial, slide.result.spatial, strict=True)
+    ):
+        stride, dilation = window.strides[dim], window.dilations[dim]
+        for tap in range(window.kernel[dim]):
+            places = (w * stride - begin(dim) + tap * dilation for w in range(count))
             if not any(0 <= place < size for place in places):
                 return True
     return False
-
-
-class _Gradient(NamedTuple):
-    """The sizes of a gradient of weights: of source, result and kernel along each spatial dim."""
-
-    channels: int
-    source: tuple[int, ...]
-    windows: tuple[int, ...]
-    kernel: tuple[int, ...]
-
-
-def _weights_gradient(group: Group, op: Op) -> _Gradient | None:
-    """Read a ConvolutionBackwardWeights; None if dims are unknown."""
-    shapes = [s for t in (*op.inputs[:2], op.outputs[0]) if (s := group.shape(t)) is not None]
-    if len(shapes) < 3 or min(map(min, shapes)) < 0:
-        return None
-    source, gradient, weights = shapes
-    last = op.attr("data_format") == "NXC"
-    first = str(op.attr("weights_format")).startswith("X")
-    return _Gradient(
-        source[-1 if last else 1],
-        source[1:-1] if last else source[2:],
-        gradient[1:-1] if last else gradient[2:],
-        weights[:-2] if first else weights[2:],
-    )
 
 
 @defect(
@@ -211,11 +188,8 @@ def _weights_gradient(group: Group, op: Op) -> _Gradient | None:
     _AVX512,
 )
 def weights_that_see_padding(group: Group, op: Op, conditions: Conditions) -> Answer:
-    gradient = _weights_gradient(group, op) if op.inputs[0].dtype in _16_BITS else None
-    if gradient is None or op.attr("auto_pad") != "None":
-        return False
-    lists = (op.attr(name) for name in ("strides", "dilations", "pads_begin"))
-    return _unseen_tap(zip(*gradient[1:], *lists, strict=True))
+    slide = slide_of(group, op) if op.inputs[0].dtype in _16_BITS else None
+    return slide is not None and _has_unseen_tap(slide)
 
 
 @defect(
@@ -226,14 +200,52 @@ def weights_that_see_padding(group: Group, op: Op, conditions: Conditions) -> An
 )
 def weights_deeper_than_source(group: Group, op: Op, conditions: Conditions) -> Answer:
     """Find several windows along the first of three dims, padded on both sides."""
-    gradient = _weights_gradient(group, op) if op.inputs[0].dtype in _16_BITS else None
-    if gradient is None or len(gradient.kernel) < 3:
+    slide = slide_of(group, op) if op.inputs[0].dtype in _16_BITS else None
+    if slide is None or len(slide.window.kernel) < 3:
         return False
-    padded = op.attr("auto_pad") != "None" or (op.attr("pads_begin")[0] and op.attr("pads_end")[0])
-    return bool(padded) and gradient.windows[0] > 1 and gradient.kernel[0] > gradient.source[0]
+    window = slide.window
+    padded = window.same or (window.pads_begin[0] and window.pads_end[0])
+    several = slide.result.spatial[0] > 1
+    return bool(padded) and several and window.kernel[0] > slide.source.spatial[0]
 
 
-# -- transposed convolutions
+@defect(
+    "a gradient of weights with more padding in front than half of their depth",
+    Needs({"ConvolutionBackwardWeights"}, rank=5),
+    _AVX512,
+    effect=OUT_OF_BOUNDS,
+    remedy="divide the padding among both sides, or pad the source before",
+)
+def weights_behind_deep_padding(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find several windows along the first of three dims.
+
+    The kernel counts the planes that a window shares with the source. It takes the padding for
+    passed once they are all, though the next window may begin in the padding, too.
+    """
+    slide = slide_of(group, op)
+    if slide is None or len(slide.window.kernel) < 3 or slide.result.spatial[0] < 2:
+        return False
+    begin, depth = slide.begin(0), slide.window.kernel[0]
+    return begin > depth // 2 and Hit(
+        f"a gradient of weights {depth} deep behind {begin} planes of padding"
+    )
+
+
+@defect(
+    "a gradient of weights over an empty batch whose tensors are not row-major",
+    Needs({"ConvolutionBackwardWeights"}),
+    Where(sycl=False),
+    effect=CRASH,
+    remedy="leave it out: all of its elements are 0",
+)
+def weights_gradient_of_nothing(group: Group, op: Op, conditions: Conditions) -> Answer:
+    slide = slide_of(group, op)
+    return (
+        slide is not None
+        and slide.source.batch == 0
+        and not all(group.tensor(t).is_row_major for t in op.inputs[:2])
+        and Hit("a gradient of weights over an empty batch")
+    )
 
 
 @defect(
@@ -439,17 +451,17 @@ def strided_pointwise_weights_gradient(group: Group, op: Op, conditions: Conditi
 
     Some results were wrong, and some calls did not end.
     """
-    gradient, strides = _weights_gradient(group, op), op.attr("strides")
-    if gradient is None or set(gradient.kernel) != {1} or (op.attr("groups") or 1) != 1:
+    slide = slide_of(group, op)
+    if slide is None or set(slide.window.kernel) != {1} or slide.groups != 1:
         return False
-    if set(strides) == {1} or not 0 < gradient.channels % 8 <= 4:
+    strides, channels = slide.window.strides, slide.source.channels
+    if set(strides) == {1} or not 0 < channels % 8 <= 4:
         return False
-    sizes = zip(gradient.windows, strides, gradient.source, strict=True)
+    sizes = zip(slide.result.spatial, strides, slide.source.spatial, strict=True)
     if any(w * s != d for w, s, d in sizes):
         return False
     return Hit(
-        f"a gradient for {gradient.channels} channels with a kernel of 1 and strides that divide "
-        "the data"
+        f"a gradient for {channels} channels with a kernel of 1 and strides that divide the data"
     )
 
 

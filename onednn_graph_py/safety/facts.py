@@ -20,6 +20,8 @@ QUANTIZATION = with_trait("quantizes") | DEQUANTIZES
 
 PRODUCTS = with_trait("product") - with_trait("gradient")  # MatMul and the convolutions
 
+_CONVERTS = DEQUANTIZES | {"TypeCast"}
+
 _MOVING = with_trait("moves") | {"TypeCast"}
 
 
@@ -72,6 +74,13 @@ def quantization_of(group: Group, tensor: Tensor) -> Op | None:
         if op.kind not in _MOVING:
             return None
         tensor = op.inputs[0]
+
+
+def stored(group: Group, tensor: Tensor) -> Tensor:
+    """Return the tensor in memory that an operand is dequantized or cast from, or the operand."""
+    while (op := group.producer(tensor)) is not None and op.kind in _CONVERTS:
+        tensor = op.inputs[0]
+    return tensor
 
 
 def has_zero_point(op: Op) -> bool:
@@ -153,15 +162,19 @@ class Slide(NamedTuple):
 
 
 def slide_of(group: Group, op: Op) -> Slide | None:
-    """Read a Convolution, ConvTranspose or ConvTransposeBackwardData; None if dims are unknown."""
+    """Read a convolution, a ConvTransposeBackwardData or ConvolutionBackwardWeights.
+
+    Return None if dims are unknown. Of a gradient of weights the result is what it reads.
+    """
     if op.schema is None or len(op.inputs) < 2:
         return None
     call = call_of(op, op.schema, {t.id: group.shape(t) for t in (*op.inputs, *op.outputs)})
-    weights = group.shape(op.inputs[1])
-    source, result = data_of(call, call.input(0)), data_of(call, call.output(0))
+    others = call.input(1), call.output(0)
+    kernel, made = others[::-1] if op.kind == "ConvolutionBackwardWeights" else others
+    weights, source, result = kernel.shape, data_of(call, call.input(0)), data_of(call, made)
     if weights is None or source is None or result is None:
         return None
     if min(*weights, source.batch, source.channels, *source.spatial, *result.spatial) < 0:
         return None
-    kernel = weights[:-2] if str(call.attr("weights_format")).startswith("X") else weights[2:]
-    return Slide(source, result, window_of(call, kernel), int(call.attr("groups") or 1))
+    taps = weights[:-2] if str(call.attr("weights_format")).startswith("X") else weights[2:]
+    return Slide(source, result, window_of(call, taps), int(call.attr("groups") or 1))

@@ -224,11 +224,22 @@ def _behind_permuted(
     primitive = primitive_of(group, op, conditions)
     if primitive is None or not primitive.operands or 0 in primitive.shape:
         return
+    shape = primitive.shape
     for tensor in (t for read in op.inputs for t in _sources(group, read)):
-        if tensor.strides is None or tensor.shape != primitive.shape or tensor.has_gaps:
+        if group.shape(tensor) != shape or tensor.has_gaps:
             continue
-        for operand in primitive.operands:
-            yield operand.shape, primitive.shape, tensor.strides
+        strides = tensor.strides
+        if group.producer(tensor) is not None and _may_be_channels_last(group, tensor):
+            strides = _channels_last(shape)
+        if strides is not None:
+            yield from ((operand.shape, shape, strides) for operand in primitive.operands)
+
+
+def _channels_last(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of a result of a convolution whose channels oneDNN puts last."""
+    order = [0, *range(2, len(shape)), 1]
+    inside = {axis: math.prod(shape[a] for a in order[i + 1 :]) for i, axis in enumerate(order)}
+    return tuple(inside[axis] for axis in range(len(shape)))
 
 
 def _sources(group: Group, tensor: Tensor) -> Iterator[Tensor]:
@@ -244,7 +255,7 @@ def _sources(group: Group, tensor: Tensor) -> Iterator[Tensor]:
 @defect(
     "oneDNN reads an operand that varies along the last dim alone wrongly after a binary op "
     "on tensors that are not row-major",
-    Needs(BINARY, fused=True, strided=True, rank=3),
+    Needs(BINARY, fused=True, rank=3),
     Where((3, 8), (3, 9)),
     Where((3, 11)),
 )
@@ -399,8 +410,8 @@ def _may_be_channels_last(group: Group, tensor: Tensor) -> bool:
 def _is_apart(group: Group, op: Op) -> bool:
     """Whether the kernel of a convolution can't take a binary op after it.
 
-    It takes operands of its result's shape, of one element, and those that vary along the batch and
-    channels alone.
+    It takes operands of its result's shape, of one element, and those that vary along the channels
+    alone.
     """
     if op.kind not in _BINARY or not group.follows(op, _FORWARD_CONVOLUTIONS):
         return False
@@ -409,6 +420,6 @@ def _is_apart(group: Group, op: Op) -> bool:
         if shape is None or made is None:
             return True
         whole = (1,) * (len(made) - len(shape)) + shape
-        if whole != made and any(d != 1 for d in whole[2:]):
+        if whole != made and math.prod(whole) != whole[1]:
             return True
     return False

@@ -16,6 +16,7 @@ from .facts import (
     integers_of,
     quantization_of,
     runs_in_amx,
+    stored,
 )
 from .group import Group
 
@@ -72,12 +73,12 @@ def both_transposed_and_shared(group: Group, op: Op, conditions: Conditions) -> 
 )
 def strided_weights_of_one_row(group: Group, op: Op, conditions: Conditions) -> Answer:
     """Find weights (.., 1, N), read as if there were no gaps between the batches."""
-    weights = group.tensor(op.inputs[1])
+    weights = group.tensor(stored(group, op.inputs[1]))
     shape = group.shape(weights)
     if shape is None or math.prod(shape[:-2]) < 2 or weights.is_row_major:
         return False
     rows, columns = shape[-2:] if not op.attr("transpose_b") else shape[:-3:-1]
-    return rows == 1 < columns
+    return rows == 1 < columns and Hit(alone=weights.id == op.inputs[1].id)
 
 
 @defect(

@@ -61,6 +61,17 @@ def s8_transposed_convolution(group: Group, op: Op, conditions: Conditions) -> A
 
 
 @defect(
+    "oneDNN ignores the zero point of weights of depthwise convolutions",
+    Needs({"Convolution"}, fused=True, beside=DEQUANTIZES),
+    Where(until=(3, 8), has=("vnni",)),
+)
+def zero_point_of_weights(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find any convolution of such weights: those of other groups do not compile."""
+    weights = quantization_of(group, op.inputs[1])
+    return weights is not None and has_zero_point(weights) and Hit(alone=False)
+
+
+@defect(
     "oneDNN computes int8 transposed convolutions whose residual has a zero point as if the "
     "CPU had no VNNI, so that products of weights beyond 64 saturate at 16 bits",
     Needs({"Add"}, fused=True, beside={"ConvTranspose"}),

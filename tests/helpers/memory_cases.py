@@ -138,6 +138,25 @@ def pixels_gradient(size):
     return case(Op("ConvolutionBackwardWeights", inputs, [t(2, (16, 1, 1))], {**attrs, **formats}))
 
 
+def planes_gradient(begin):
+    """That of weights of 4 planes, behind some planes of padding."""
+    attrs = {"strides": [2, 1, 1], "pads_begin": [begin, 0, 0], "pads_end": [1, 0, 0]}
+    attrs |= {"dilations": [1, 1, 1], "weights_shape": [3, 2, 4, 1, 1]}
+    formats = {"data_format": "NCX", "weights_format": "OIX"}
+    windows = (begin + 4 + 1 - 4) // 2 + 1
+    inputs = [t(0, (1, 2, 4, 5, 6)), t(1, (1, 3, windows, 5, 6))]
+    made = [t(2, (3, 2, 4, 1, 1))]
+    return case(Op("ConvolutionBackwardWeights", inputs, made, {**attrs, **formats}))
+
+
+def batch_gradient(batch):
+    """That of weights over a batch of a size, whose gradient is strided."""
+    attrs = {"strides": [1], "pads_begin": [0], "pads_end": [0], "dilations": [1]}
+    formats = {"data_format": "NCX", "weights_format": "OIX", "weights_shape": [16, 3, 2]}
+    inputs = [t(0, (batch, 3, 6)), t(1, (batch, 16, 5), strides=(90, 1, 16))]
+    return case(Op("ConvolutionBackwardWeights", inputs, [t(2, (16, 3, 2))], {**attrs, **formats}))
+
+
 def one_element(*strides):
     return case(Op("Add", [t(0, (1, 1), strides=strides), t(1, (1, 1))], [t(2, (1, 1))]))
 
@@ -351,6 +370,8 @@ ROWS = {
     "elementwise_rank_behind_broadcast": Row(broadcast_relu_add((2,)), broadcast_relu_add((1, 1))),
     "strided_running_statistics": Row(running_statistics(2), running_statistics(1)),
     "strided_pointwise_weights_gradient": Row(pixels_gradient(6), pixels_gradient(7)),
+    "weights_behind_deep_padding": Row(planes_gradient(3), planes_gradient(2)),
+    "weights_gradient_of_nothing": Row(batch_gradient(0), batch_gradient(2)),
     "one_element_strides": Row(one_element(2, 2), one_element(1, 1)),
     "interpolation_of_one_column": Row(interpolate((2, 3, 1)), interpolate((2, 3, 2))),
     "attention_batches": Row(
@@ -461,6 +482,8 @@ ROWS |= {
         "operand_twice_in_attention",
         "strided_pointwise_weights_gradient",
         "strided_running_statistics",
+        "weights_behind_deep_padding",
+        "weights_gradient_of_nothing",
         "widening",
         "windows_in_padding",
     )

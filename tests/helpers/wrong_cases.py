@@ -476,12 +476,16 @@ def convolution(source, weights, dtype="bf16", *, op="convolution", operand=None
     return build
 
 
-def int8_convolution(source, weights, *, dtype="s8", zero=0, op="convolution", **attributes):
+def int8_convolution(
+    source, weights, *, dtype="s8", zero=0, shift=0, op="convolution", **attributes
+):
+    """`zero` is the zero point of the source, `shift` that of the weights."""
     lists = {name: attributes.pop(name, each) for name, each in PLAIN.items()}
 
     def build(b):
         x = b.input(source, dtype).dequantize(scales=[0.25], zps=[zero], qtype="per_tensor")
-        w = b.constant(integers(*weights)).dequantize(scales=[2.0**-6], **PER_TENSOR)
+        w = b.constant(integers(*weights))
+        w = w.dequantize(scales=[2.0**-6], zps=[shift], qtype="per_tensor")
         b.output(getattr(x, op)(w, **lists, **attributes))
 
     return build
@@ -600,6 +604,24 @@ def sums_of_strided(shape, strides, *operands):
     return build
 
 
+def sums_of_convolution(*operands):
+    """Behind a convolution whose channels oneDNN puts last."""
+
+    def build(b):
+        y = b.convolution(
+            b.input((3, 4, 7)),
+            b.input((8, 4, 3)),
+            weights_format="OIX",
+            data_format="NCX",
+            **ROW_CONVOLUTION,
+        )
+        for operand in operands:
+            y = y + b.input(operand)
+        b.output(y)
+
+    return build
+
+
 def one_op(kind, *shapes, layouts=(), outputs=1, dtype="f32", made="f32", **attrs):
     """An op; `layouts` has the strides of some inputs, by their numbers."""
 
@@ -635,13 +657,14 @@ def layer_norm_of_constants(*shape):
     return build
 
 
-def weights_of_padding(pad, dtype="bf16"):
+def weights_of_padding(pad, dtype="bf16", auto_pad="None"):
     def build(b):
         size = (3, 6, 3 - pad), (3, 3, 1)
         b.output(
             b.convolution_backward_weights(
                 *(b.input(s, dtype) for s in size), strides=(2,), pads_begin=(0,), pads_end=(pad,),
                 dilations=(1,), weights_shape=(3, 6, 3), data_format="NCX", weights_format="OIX",
+                auto_pad=auto_pad,
             )
         )  # fmt: skip
 
@@ -660,6 +683,16 @@ def read_again(scalars, *, whole=False):
             y = b.maximum(y, b.constant(np.float32([0.25])))
         y = b.minimum(y, b.input((4,)))
         b.output(b.maximum(y, b.input(made.shape) if whole else made))
+
+    return build
+
+
+def int8_one_row(strides):
+    """By integer weights of one row, of several batches."""
+
+    def build(b):
+        x, w = b.input((2, 3, 4, 1), "s8"), b.input((2, 3, 1, 8), "s8", strides=strides)
+        b.output(x.dequantize(**UNIT) @ w.dequantize(**UNIT))
 
     return build
 
@@ -869,7 +902,7 @@ _to_column = (
     convolution((1, 3, 5, 1), (1, 5, 1, 1), "f32", strides=(1, 3)),
     convolution((1, 2, 5, 2), (1, 5, 1, 16), "bf16", strides=(1, 2), groups=2),
 )
-_unseen = (weights_of_padding(2),)
+_unseen = weights_of_padding(2), weights_of_padding(2, auto_pad="SAME_UPPER")
 _deeper = (weights_of_depth(2),)
 _reused = (
     selecting(np.array([True, False, False]), (2, 3), np.ones((2, 3))),
@@ -1164,6 +1197,15 @@ ROWS = {
         elsewhere=(VNNI, before(F16), before(AMX), OLD),
         hidden="By oneDNN's sources it does not show on a CPU with AVX-VNNI, such as Zen 5.",
     ),
+    "zero_point_of_weights": Row(
+        (int8_convolution((1, 6, 7, 8), (3, 3, 1, 8), dtype="u8", shift=3, groups=8),),
+        (
+            int8_convolution((1, 6, 7, 8), (3, 3, 1, 8), dtype="u8", groups=8),
+            int8_convolution((1, 6, 7, 8), (3, 3, 1, 8), dtype="u8", zero=3, groups=8),
+        ),
+        where=(before(VNNI), before(BF16)),
+        elsewhere=(VNNI, before(AVX512), OLD),
+    ),
     "zero_points_of_channels": Row(
         (
             int8_sum(by_channel(1, 2, 3)),
@@ -1391,8 +1433,12 @@ ROWS = {
             sums_of_strided((2, 4, 8, 5), (160, 40, 1, 8), (5,)),
             sums_of_strided((2, 4, 5), (20, 1, 4), (1, 1, 1), (1, 1, 5)),
             sums_of_strided((1, 2, 1, 7), (14, 1, 14, 2), (1, 2, 1, 1), (1, 1, 1, 1), (1, 1, 1, 7)),
+            sums_of_convolution((5,), (1,), (5,)),
+            sums_of_convolution((3, 1, 1), (1,), (5,)),
         ),
         (
+            sums_of_convolution((5,), (5,), (5,)),
+            sums_of_convolution((5,), (1,), (8, 1)),
             sums_of_strided((2, 4, 8, 5), (160, 40, 5, 1), (1, 1, 1, 5)),
             sums_of_strided((2, 4, 8, 5), (320, 80, 10, 1), (1, 1, 1, 5)),
             sums_of_strided((2, 1, 8, 5), (40, 1, 5, 1), (1, 1, 1, 5)),
@@ -1423,7 +1469,9 @@ ROWS = {
         alone=_dilated_gradients,
     ),
     "strided_weights_of_one_row": Row(
-        _one_row_apart, (product_of_strided((2, 3, 1, 8), (24, 8, 8, 1)),), alone=_one_row_apart,
+        (*_one_row_apart, int8_one_row((30, 10, 10, 1))),
+        (product_of_strided((2, 3, 1, 8), (24, 8, 8, 1)), int8_one_row((24, 8, 8, 1))),
+        alone=_one_row_apart,
         where=(OPENMP, AVX512, VNNI, BF16, F16, AMX),
         elsewhere=(OLD, NEW, OPENMP._replace(isa="sse41")),
     ),

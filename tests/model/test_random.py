@@ -11,7 +11,7 @@ import warnings
 
 import numpy as np
 import pytest
-from graphs import LINKED, RUNTIME
+from graphs import LINKED
 from selftest_families import DRAWS
 from uneven import uneven
 
@@ -127,8 +127,8 @@ def keys_of_five_dims(b):
         ("int8", zero_points_of_product, True),
         ("int8", scales_of_residual, True),
         ("chains", operand_behind_vector, LINKED < (3, 8)),
-        # SYCL has no kernel that computes attention head by head.
-        ("attention", keys_of_five_dims, LINKED >= (3, 13) and RUNTIME != "SYCL"),
+        # It may access memory out of bounds, so it never runs as oneDNN fuses it.
+        ("attention", keys_of_five_dims, False),
     ],
 )
 def test_onednn_itself_is_found_wrong(family, condition, wrong_here):
