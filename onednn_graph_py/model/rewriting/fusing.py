@@ -166,7 +166,7 @@ def _as_rms_norm(ops: Ops, node: Node) -> bool:
         x, epsilon = found
         if gamma is not None and gamma.shape != (x.shape or ())[-1:]:
             continue
-        scale = [] if gamma is None else [gamma if gamma.dtype == "f32" else ops.cast(gamma, "f32")]
+        scale = [] if gamma is None else [ops.cast(gamma, "f32")]
         wide = result if result.dtype == "f32" else ops.like(x)
         attrs = {"begin_norm_axis": -1, "epsilon": epsilon}
         ops.add("RMSNorm", (x, *scale), (wide,), attrs)

@@ -197,12 +197,14 @@ def _as_selections(ops: Ops, node: Node) -> bool:
     is_below = ops.value(ops.shapes[x.id], "boolean")
     ops.add("GreaterEqual", (ops.scalar(0, x), x), (is_below,), {})
     ops.add("Select", (is_below, ops.op("Multiply", diff, slope), diff), node.outputs[:1], {})
-    of_slope = ops.op("Multiply", ops.op("Minimum", x, ops.scalar(0, x)), diff)
+    below = ops.op("Minimum", x, ops.scalar(0, x))
+    # In 16 bits each product would be rounded before the sum.
+    of_slope = ops.op("Multiply", *(ops.cast(v, "f32") for v in (below, diff)))
     pairs = zip(ops.shapes[slope.id], ops.shapes[x.id], strict=True)
     axes = tuple(i for i, (one, d) in enumerate(pairs) if one == 1 != d)
     if axes:
         of_slope = ops.op("ReduceSum", of_slope, axes=axes, keep_dims=True)
-    shape = ops.shapes[node.outputs[1].id]
+    of_slope, shape = ops.cast(of_slope, slope.dtype), ops.shapes[node.outputs[1].id]
     ops.add("StaticReshape", (of_slope,), node.outputs[1:], {"shape": shape, "special_zero": False})
     return True
 

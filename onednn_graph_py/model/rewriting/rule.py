@@ -156,7 +156,9 @@ class Ops:
         return value
 
     def cast(self, source: Value, dtype: str) -> Value:
-        """Convert a value to another floating-point type."""
+        """Convert a value of another floating-point type."""
+        if source.dtype == dtype:
+            return source
         value = self.like(source, dtype=dtype)
         self.add("TypeCast", (source,), (value,), {})
         return value

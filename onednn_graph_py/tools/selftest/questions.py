@@ -34,7 +34,11 @@ Verdict = Literal["right", "wrong", "refused", "crashed", "hung"]
 
 SLOW = 1.2  # a graph is slow if it takes more than this many times as long as its separate ops
 
-_SAMPLES = 4  # of a second estimate of rounding errors, where the first finds a graph wrong
+_SAMPLES = (1, 4, 64)
+"""The samples of estimates of rounding errors: more where fewer find a graph wrong.
+
+An error turns a sign in every second sample, or in none of four, once in 16 such graphs.
+"""
 _PERTURB = -6  # M_PERTURB of glibc's malloc.h
 _CHEAP = 2e-3  # seconds; models that take longer are not timed
 _THREAD = ThreadPoolExecutor(1)  # starts its thread when it is first used
@@ -111,7 +115,7 @@ def _differences(
     values = reference_values(builder, inputs)
     if not all(np.isfinite(values[i].astype(np.float64)).any() for i in names if values[i].size):
         raise OneDNNError("the reference is not finite")
-    for samples in (1, _SAMPLES):
+    for samples in _SAMPLES:
         results = [r for r in results if not all(_near(a, values[i]) for i, a in r.items())]
         if not results:
             return None
