@@ -49,12 +49,7 @@ class ConvolutionBlocks:
 
     def case(self, name: str, execution: Execution) -> Case:
         """Check an execution."""
-        return execution.case(
-            name,
-            self.net.get_ops(),
-            what="all elements with a float64 convolution in NumPy",
-            expected_partitions=len(_BLOCKS),
-        )
+        return execution.case(name, self.net.get_ops(), expected_partitions=len(_BLOCKS))
 
 
 def _tensor(number: int, constant: bool = False) -> logical_tensor:

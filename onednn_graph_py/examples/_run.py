@@ -48,9 +48,7 @@ WITH_NUMPY = "all elements with NumPy in float64"
 class Case:
     """One configuration of an example, run and checked.
 
-    The comparisons are by a text that says what was compared; that of the result comes last. Faults
-    are those beyond the ones of partitions and comparisons. The number of partitions is not checked
-    if what oneDNN fuses differs by version and CPU, and is not what is shown.
+    The comparisons are by a text that says what was compared; that of the result comes last.
     """
 
     name: str
@@ -58,16 +56,13 @@ class Case:
     comparisons: Mapping[str, Verification]
     milliseconds: float
     facts: Sequence[str] = ()
-    faults: Sequence[str] = ()
-    expected_partitions: int | None = 1
+    expected_partitions: int = 1
 
     def all_faults(self) -> list[str]:
         """Return all faults; none if the case has passed."""
-        faults = list(self.faults)
-        if self.expected_partitions not in (None, len(self.partitions)):
-            faults.insert(
-                0, f"expected {self.expected_partitions} partitions, got {len(self.partitions)}"
-            )
+        faults = []
+        if self.expected_partitions != len(self.partitions):
+            faults = [f"expected {self.expected_partitions} partitions, got {len(self.partitions)}"]
         for what, compared in self.comparisons.items():
             if wrong := sum(output.wrong for output in compared.outputs):
                 count = sum(output.count for output in compared.outputs)
@@ -276,8 +271,6 @@ class Execution:
         name: str,
         ops: Iterable[op],
         facts: Sequence[str] = (),
-        *,
-        what: str = WITH_NUMPY,
         expected_partitions: int = 1,
     ) -> Case:
         """Compare the outputs with what NumPy makes of the ops, and time some calls."""
@@ -286,10 +279,10 @@ class Execution:
         return Case(
             name,
             fused_ops(ops, self.pipeline.partitions),
-            {what: compare(ops, self.arrays, results)},
+            {WITH_NUMPY: compare(ops, self.arrays, results)},
             median_milliseconds(self),
             facts,
-            expected_partitions=expected_partitions,
+            expected_partitions,
         )
 
 
@@ -343,13 +336,11 @@ class BuiltRun:
             for name, check in zip(builder.outputs, found.outputs, strict=True)
         }
 
-    def case(
-        self, name: str, facts: Sequence[str] = (), expected_partitions: int | None = 1
-    ) -> Case:
+    def case(self, name: str, facts: Sequence[str] = ()) -> Case:
         """Time the model, and return a `Case` that reports on it."""
         partitions = [list(step.ops) for step in self.model.steps()]
         spent = median_milliseconds(self._bound)
-        return Case(name, partitions, self.compared(), spent, facts, (), expected_partitions)
+        return Case(name, partitions, self.compared(), spent, facts)
 
 
 # -- comparing

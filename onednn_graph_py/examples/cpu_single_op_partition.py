@@ -32,5 +32,4 @@ def run(rows: int = 32, inner: int = 1024, columns: int = 2048) -> Iterator[Case
     yield pipeline.bind({0: left, 1: right}).case(
         f"f32, {rows}x{inner} by {inner}x{columns}",
         [matmul],
-        what="all elements with NumPy's float64 product",
     )

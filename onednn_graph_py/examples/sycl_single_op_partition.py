@@ -38,7 +38,5 @@ def run(rows: int = 32, inner: int = 1024, columns: int = 2048) -> Iterator[Case
 
     queue = SyclQueue(kind)
     pipeline = Pipeline(partitions, [a, b], [product], queue.engine)
-    made = SyclExecution(pipeline, queue, {0: left, 1: right}).case(
-        name, [matmul], what="all elements with NumPy's float64 product"
-    )
+    made = SyclExecution(pipeline, queue, {0: left, 1: right}).case(name, [matmul])
     yield replace(made, facts=queue.facts())
