@@ -5,12 +5,12 @@ import re
 
 import numpy as np
 import pytest
+from benchdnn_options import Rewriting, parse_rewritings
+from benchdnn_rewrite import rewrite
 from graphs import SAME_SIZE
 
 import onednn_graph_py as og
 from onednn_graph_py import reference, serialization
-from onednn_graph_py.serialization.options import Rewriting, parse_rewritings
-from onednn_graph_py.serialization.rewrite import rewrite
 from onednn_graph_py.serialization.tags import strides_of, tag_of
 
 

@@ -29,7 +29,7 @@ from onednn_graph_py.base.text.owners import changed_by_others
 from onednn_graph_py.machine import store
 from onednn_graph_py.model.verdicts import Outcome
 from onednn_graph_py.model.verdicts.kept import Kept
-from onednn_graph_py.serialization import options, read
+from onednn_graph_py.serialization import read
 from onednn_graph_py.tools import command_line as cli
 from onednn_graph_py.tools.explaining import peaks
 
@@ -78,7 +78,6 @@ def test_the_page_on_security_tells_the_limits_that_are_enforced():
         f"{read.MAX_BYTES >> 20} MiB; {read.MAX_MARKS:,} quotes",
         f"{loading_limit('MOST_BYTES') >> 30} GiB; {loading_limit('MOST_NODES'):,} nodes; "
         f"{loading_limit('MOST_DEPTH')} functions",
-        f"{options.MAX_REWRITINGS:,} combinations",
         f"{store._LARGEST >> 20} MiB; of this user or root",
     ]
     for row, limits in zip(rows, told, strict=True):
@@ -243,18 +242,6 @@ def test_results_are_written_to_no_link(tmp_path):
     assert {p.name for p in tmp_path.iterdir()} == {"mine", "a.json"}
 
 
-# -- options
-
-
-@pytest.mark.parametrize("word", ["--mb=", "--in-shapes=0:", "--in-shapes=", "--op-attrs=0:axis:"])
-def test_long_numbers_are_refused(word):
-    for digits in ("9" * 100, "9" * 1_000_000):
-        document = serialization.parse(chain("a", "b"))
-        with pytest.raises(og.InvalidArgumentsError):
-            for rewriting in options.parse_rewritings([word + digits]):
-                rewriting.apply(document)
-
-
 # -- memory that others describe
 
 
@@ -392,7 +379,7 @@ def hostile_files(folder):
         Path(file).write_text(json.dumps(document))
         commands += [["explain", "--seconds", "0", "--no-what-if", file], ["export", file]]
     commands += [["compare", "--threads", "1", "--seconds", "0", file], ["export", f"--{evil}"]]
-    return [*commands, ["replay", f"--set=dt={evil}", file], ["replay", str(folder)]]
+    return [*commands, ["replay", str(folder)]]
 
 
 def test_terminals_get_no_control_characters_of_files(tmp_path, capfd):

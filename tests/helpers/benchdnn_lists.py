@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from onednn_graph_py.serialization.options import parse_rewritings
-from onednn_graph_py.tools.replay import Case
+from benchdnn_options import Rewriting, parse_rewritings
+
+from onednn_graph_py.serialization import GraphDocument, parse
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A graph's file, and how a list has it rewritten."""
+
+    path: str
+    rewriting: Rewriting
+
+    def __str__(self) -> str:
+        return f"{self.rewriting} {self.path}".strip()
+
+    def document(self) -> GraphDocument:
+        """Read the file, and rewrite it; shapes in the middle are inferred."""
+        return self.rewriting.apply(parse(self.path))
 
 
 def _words(text: str) -> Iterator[str]:
@@ -22,7 +39,7 @@ def _words(text: str) -> Iterator[str]:
                 begun = ""
 
 
-def cases_of_list(batch: Path | str, options: dict[str, str] | None = None) -> Iterator[Case]:
+def cases_of_list(batch: Path | str, options: dict[str, str] | None = None) -> Iterator[Listed]:
     """Yield the cases of a batch file; its options persist between lines and files."""
     options = {} if options is None else options
     batch = Path(batch)
@@ -40,4 +57,4 @@ def cases_of_list(batch: Path | str, options: dict[str, str] | None = None) -> I
         elif name == "--case":
             # By default benchdnn expects a single partition.
             for rewriting in parse_rewritings(["--expected-n-partitions=1", *options.values()]):
-                yield Case(str(files[0]), rewriting)
+                yield Listed(str(files[0]), rewriting)

@@ -208,8 +208,6 @@ def test_an_unknown_search_is_refused_with_the_list(tune):
     ("words", "status", "inputs"),
     [
         (["--threads", "1"], 0, "[3, 5, 24] f32 and [24] f32"),
-        (["--threads", "1", "--set", "in-shapes=0:7x5x24+1:7x5x24"], 0, "[7, 5, 24] f32"),
-        (["--set", "mb=1,2"], 2, ""),
         (["--set", "batch=2"], 2, ""),
     ],
 )

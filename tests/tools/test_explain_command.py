@@ -8,7 +8,6 @@ from explained import Tags, chain, with_unsupported_op
 from graphs import PACKS_WEIGHTS
 
 import onednn_graph_py as og
-from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.tools import command_line as cli
 
 
@@ -38,19 +37,6 @@ def test_the_command_prints_text_json_and_html(capsys, file):
     tags = Tags()
     tags.feed(text)
     assert not tags.open
-
-
-def test_the_command_rewrites_as_run_does(capsys, file):
-    words = ["--json", "--seconds", "0", "--no-what-if"]
-    status, text, _ = run(capsys, file, "--set", "dt=bf16", *words)
-    assert status == 0
-    read = {t["dtype"] for s in json.loads(text)["steps"] for t in s["inputs"]}
-    # Where a CPU has no kernels for bf16, what runs between two casts is in f32.
-    assert read == ({"bf16"} if lacks("bf16") is None else {"bf16", "f32"})
-    status, _, said = run(capsys, file, "--set", "dt=bf16,f32", *words)
-    assert status == 2
-    assert "--set: expected options for one graph, these make 2" in said
-    assert run(capsys, file, "--set", "nonsense=1")[0] == 2
 
 
 def test_the_command_explains_what_does_not_run(capsys, tmp_path):

@@ -1,7 +1,4 @@
-"""Copy a builder's graph with changes, op by op; copies share its constants.
-
-`serialization.rewrite` changes documents, which have no constants.
-"""
+"""Copy a builder's graph with changes, op by op; copies share its constants."""
 
 from __future__ import annotations
 

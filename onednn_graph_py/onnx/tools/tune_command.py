@@ -6,8 +6,9 @@ import argparse
 import json
 from pathlib import Path
 
+from ...base.errors import InvalidArgumentsError
 from ...base.text.options import add_command, add_forms, add_set, at_least
-from ...serialization.options import load_rewritten
+from ...serialization import load
 from ...tools import tuning
 from .command import require_packages
 from .sizes import chosen_shapes, parsed
@@ -21,9 +22,11 @@ def _tune(arguments: argparse.Namespace) -> int:
         model = load_onnx(arguments.file, threads=arguments.threads, tune="full")
         sizes = parsed(word.removeprefix("--") for word in arguments.set)
         model.compile(chosen_shapes(model.input_dims, sizes)[0])
+    elif arguments.set:
+        raise InvalidArgumentsError("--set: only an ONNX model has open dims to set")
     else:
-        graph = load_rewritten(Path(arguments.file), arguments.set)
-        graph.compile(threads=arguments.threads, tune="full")
+        loaded = load(Path(arguments.file))
+        getattr(loaded, "builder", loaded).compile(threads=arguments.threads, tune="full")
     if arguments.form == "json":
         print(json.dumps([m._asdict() for m in tuning.measurements()], indent=2))
     else:
@@ -43,11 +46,7 @@ def add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         more="Exit status: 0; 2 if the file or an option can't be read.",
     )
     parser.add_argument("file", help="an ONNX model, or a graph's JSON file")
-    add_set(
-        parser,
-        "sizes of an ONNX model's open dims, such as batch=1; or rewrite the graph first, as "
-        "replay does",
-    )
+    add_set(parser, "sizes of an ONNX model's open dims, such as batch=1")
     parser.add_argument("--threads", type=at_least(1), help="threads per call")
     add_forms(parser, json="print JSON")
     parser.set_defaults(run=_tune)

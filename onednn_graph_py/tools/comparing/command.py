@@ -13,7 +13,6 @@ from ...base.text.options import (
     add_command,
     add_forms,
     add_seed,
-    add_set,
     add_timeout,
     at_least,
     seconds,
@@ -62,10 +61,6 @@ def add_compare(commands: Any) -> None:
         default=[],
         help="math modes to compare, such as strict,bf16; bf16:true applies bf16 to integers too",
     )
-    add_set(
-        parser,
-        "rewrite the graph first, as replay does; each rewritten graph is compared separately",
-    )
     parser.add_argument(
         "--seconds",
         type=seconds,
@@ -96,7 +91,7 @@ def _shown(made: Sequence[Comparison], form: str | None) -> str:
 
 def _compare(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments.isa, arguments.threads, arguments.fpmath)
-    cases = cases_of(arguments.file, arguments.set)
+    cases = cases_of(arguments.file)
     made: list[Comparison] = []
     unreadable = False
     try:

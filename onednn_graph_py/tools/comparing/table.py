@@ -171,7 +171,7 @@ class Comparison:
     Parameters
     ----------
     graph : str
-        The file's name, and the options that rewrote it.
+        The file's name.
     runs : tuple of Run
         In the order of the settings.
     processor, onednn : str

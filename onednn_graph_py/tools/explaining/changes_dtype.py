@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ...base.linked import linked_version
 from ...machine.cpu import lacks
 from ...model.building.value import Node, Value
 from ...model.rewriting.rebuild import Edit
 from ...ops.lookup import row, with_trait
-from ...serialization.rewrite import RETYPED
 from .changes import Around, Change, called
+
+# For each kind, the inputs and outputs whose data type changes with the op's; statistics, gamma
+# and beta stay f32. For kinds that are not listed, all change.
+RETYPED: Mapping[str, tuple[Sequence[int], Sequence[int]]] = {
+    "Select": ((1, 2), (0,)),
+    "BatchNormForwardTraining": ((0,), (0,)),
+    "BatchNormInference": ((0,), (0,)),
+    "BatchNormTrainingBackward": ((0, 1), (0,)),
+    "GroupNorm": ((0,), (0,)),
+    "LayerNorm": ((0,), (0,)),
+    "LayerNormBackward": ((0, 1), (0,)),
+    "GenIndex": ((0,), ()),
+}
 
 _OTHER = {"u8": "s8", "s8": "u8", "f8_e4m3": "s8", "f8_e5m2": "s8"}
 

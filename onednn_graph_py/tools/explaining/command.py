@@ -6,14 +6,14 @@ import argparse
 import json
 from pathlib import Path
 
-from ...base.text.options import add_command, add_forms, add_set, seconds
-from ...serialization.options import load_rewritten
+from ...base.text.options import add_command, add_forms, seconds
+from ...serialization import load
 from .explain import explain
 
 
 def _explain(arguments: argparse.Namespace) -> int:
     found = explain(
-        load_rewritten(Path(arguments.file), arguments.set),
+        load(Path(arguments.file)),
         seconds=arguments.seconds,
         what_if=not arguments.no_what_if,
         timeout=arguments.timeout,
@@ -34,11 +34,10 @@ def add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         "explain",
         "show a graph's partitions, kernels and speed, and why ops did not fuse",
         "Show a graph's partitions, kernels, memory and speed, and what would help ops to fuse.",
-        "graph.json --set mb=4",
+        "graph.json --html -o graph.html",
         more="Exit status: 0, also if the graph does not run here; 2 if something can't be read.",
     )
     parser.add_argument("file", help="a graph's JSON file")
-    add_set(parser, "rewrite the graph first, as replay does: in-shapes=0:2x3, dt=bf16, mb=4, ...")
     add_forms(parser, json="print the explanation as JSON", html="print the explanation as HTML")
     parser.add_argument("--no-what-if", action="store_true", help="do not try changes to the graph")
     parser.add_argument(

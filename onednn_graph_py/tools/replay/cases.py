@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...base.errors import InvalidArgumentsError
-from ...serialization.options import Rewriting, parse_rewritings
+from ...serialization import GraphDocument
 
 
 @dataclass(frozen=True)
@@ -20,16 +20,15 @@ class Case:
     ----------
     path : str
         The graph's file.
-    rewriting : Rewriting, optional
-        Changes to make first; None runs the file unchanged.
+    document : GraphDocument, optional
+        The graph, instead of that in the file.
     """
 
     path: str
-    rewriting: Rewriting | None = None
+    document: GraphDocument | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
-        words = str(self.rewriting) if self.rewriting is not None else ""
-        return f"{words} {self.path}" if words else self.path
+        return self.path
 
 
 def _files(where: str) -> list[str]:
@@ -41,7 +40,7 @@ def _files(where: str) -> list[str]:
     return [where]
 
 
-def cases_of(places: Iterable[str], options: Sequence[str] | None = None) -> list[Case]:
+def cases_of(places: Iterable[str]) -> list[Case]:
     """Find all cases, in order.
 
     Parameters
@@ -49,19 +48,16 @@ def cases_of(places: Iterable[str], options: Sequence[str] | None = None) -> lis
     places : iterable of str
         Files, folders (searched for ``*.json``, with all below) and patterns such as
         ``dumps/**/*.json``.
-    options : sequence of str, optional
-        Options for `parse_rewritings`; each file runs with each combination.
 
     Raises
     ------
     InvalidArgumentsError
-        A folder or pattern has no file, or options are invalid.
+        A folder or pattern has no file.
     """
-    rewritings: list[Rewriting] | list[None] = parse_rewritings(options) if options else [None]
     made = []
     for place in places:
         files = _files(place)
         if not files:
             raise InvalidArgumentsError(f"{place}: there is no JSON file")
-        made += [Case(file, rewriting) for file in files for rewriting in rewritings]
+        made += [Case(file) for file in files]
     return made

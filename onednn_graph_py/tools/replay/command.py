@@ -11,7 +11,7 @@ from typing import Any
 
 from ...base.text.names import printable
 from ...base.text.numbers import or_dash
-from ...base.text.options import add_command, add_forms, add_seed, add_set, add_timeout, at_least
+from ...base.text.options import add_command, add_forms, add_seed, add_timeout, at_least
 from ...base.text.progress import show_progress
 from .cases import cases_of
 from .pool import replay
@@ -26,8 +26,6 @@ def line(result: Result) -> str:
     partitions = "-"
     if result.partitions is not None:
         partitions = f"{result.supported}/{result.partitions}"
-        if result.expected is not None and result.expected != result.partitions:
-            partitions += f" (expected {result.expected})"
     error = or_dash(result.error, ".2g")
     text = f"{result.verdict!s:<12}{partitions:>6} {error:>9} {result.seconds:7.2f} s"
     if result.milliseconds is not None:
@@ -87,12 +85,6 @@ def add_replay(commands: Any) -> None:
         more=_MORE,
     )
     parser.add_argument("place", nargs="+", help="a file, a folder, or a pattern such as '*.json'")
-    add_set(
-        parser,
-        "rewrite the graph as benchdnn does: in-shapes=0:2x3*ba, op-attrs=0:strides:2x2, "
-        "dt=bf16, dt=0:u8+2:s8, op-kind=0:GELU, mb=4, attr-fpmath=bf16, property=1:constant, "
-        "engine=cpu, expected-n-partitions=1; commas separate several values",
-    )
     parser.add_argument("--partition-only", action="store_true", help="only partition the graphs")
     parser.add_argument("--verify", action="store_true", help="compare with the NumPy reference")
     parser.add_argument(
@@ -127,7 +119,7 @@ def _run(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         as_is=arguments.as_is,
     )
-    cases = cases_of(arguments.place, arguments.set)
+    cases = cases_of(arguments.place)
     results: list[Result] = []
     failed = 0
     try:

@@ -25,8 +25,6 @@ from ...model.checking.filling import fill_inputs
 from ...ops.check import check
 from ...reference.rounding import NUMPY_DTYPES
 from ...serialization import GraphDocument, OpRecord, parse, to_builder, to_graph
-from ...serialization.links import check_agreement
-from ...serialization.options import Rewriting
 from .cases import Case
 from .verdicts import Verdict
 
@@ -80,24 +78,13 @@ class Ended(Exception):
 
 
 def read(case: Case) -> GraphDocument:
-    """Read a case's file, and rewrite the graph as the case requires."""
+    """Read a case's file, unless the case has the graph."""
+    if case.document is not None:
+        return case.document
     try:
-        document = parse(case.path)
+        return parse(case.path)
     except (GraphFormatError, OSError) as e:
         raise Ended(Verdict.UNREADABLE, told(e)) from None
-    rewriting = case.rewriting
-    if rewriting is None:
-        try:
-            check_agreement(document)
-            return document
-        except GraphFormatError:  # then shapes are inferred, as benchdnn does
-            rewriting = Rewriting(engine_kind=document.engine_kind)
-    try:
-        return rewriting.apply(document)
-    except UnimplementedError as e:
-        raise Ended(Verdict.UNSUPPORTED, e) from None
-    except OneDNNError as e:
-        raise Ended(Verdict.REFUSED, f"rewriting: {e}") from None
 
 
 def partition(document: GraphDocument) -> tuple[int, int, str]:

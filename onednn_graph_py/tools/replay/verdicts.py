@@ -20,8 +20,6 @@ class Verdict(str, Enum):
     """It is right, but a partition runs in parts, because oneDNN computes it wrongly whole."""
     WRONG = "wrong"
     """A result is wrong."""
-    PARTITIONS = "partitions"
-    """oneDNN makes more or fewer partitions than expected."""
     UNSUPPORTED = "unsupported"
     """oneDNN has no kernel for one of its ops on this machine, or no device."""
     REFUSED = "refused"
@@ -47,7 +45,6 @@ class Verdict(str, Enum):
 _FAILED = frozenset(
     {
         Verdict.WRONG,
-        Verdict.PARTITIONS,
         Verdict.REFUSED,
         Verdict.CRASHED,
         Verdict.TIMED_OUT,
@@ -63,15 +60,13 @@ class Result:
     Parameters
     ----------
     case : str
-        The file's name, and the options that rewrote it.
+        The file's name.
     verdict : Verdict
     reason : str
         The reason for the verdict.
     ops : int, optional
     partitions, supported : int, optional
         Number of partitions that oneDNN made, and number of those that have a kernel.
-    expected : int, optional
-        Expected number of partitions.
     error, share : float, optional
         The largest difference to the reference, and the largest fraction of a tolerance.
     diverges : str
@@ -88,7 +83,6 @@ class Result:
     ops: int | None = None
     partitions: int | None = None
     supported: int | None = None
-    expected: int | None = None
     error: float | None = None
     share: float | None = None
     diverges: str = ""

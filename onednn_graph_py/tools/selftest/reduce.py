@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from ...base.errors import InvalidArgumentsError, OneDNNError
 from ...base.processes import MODELS, Isolated
 from ...model.building.value import is_whole
-from ...serialization import GraphDocument, from_builder, parse, to_builder, to_json
-from ...serialization.rewrite import rewrite
+from ...model.rewriting.rebuild import rebuild
+from ...serialization import GraphDocument, parse, to_builder, to_json
 from ..shrinking import Outcome, Shows, shrink
 from ..shrinking.outcome import Symptom, signature_of
 from .draft import Drawn, inputs_of
@@ -30,10 +30,10 @@ _TRY = 20.0  # seconds for one graph of a finding
 def drawn(draw: Family, seed: int) -> str:
     """Draw a graph; return its JSON, with the sizes of its first call."""
     made = draw(seed)
-    document = from_builder(made.builder)
-    inputs = zip(document.inputs(), made.builder.inputs, made.calls[0], strict=False)
-    unknown = {i: array.shape for i, v, array in inputs if not is_whole(v.shape or ())}
-    return to_json(rewrite(document, shapes=unknown) if unknown else document)
+    inputs = zip(made.builder.inputs, made.calls[0], strict=False)
+    shapes = {v.id: array.shape for v, array in inputs}
+    whole = all(is_whole(v.shape or ()) for v in made.builder.inputs)
+    return to_json(made.builder if whole else rebuild(made.builder, shapes=shapes).builder)
 
 
 def model_trial(document: GraphDocument, seed: int) -> Outcome:

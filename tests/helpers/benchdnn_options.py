@@ -7,17 +7,14 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
-from ..base.errors import InvalidArgumentsError, OneDNNError
-from ..base.text.names import did_you_mean
-from ..model.building.builder import GraphBuilder
-from ..ops.terms import AttributeType, AttributeValue
-from .build import load, to_builder
-from .document import GraphDocument
-from .parse import parse
-from .rewrite import attribute_type, rewrite
+from benchdnn_rewrite import attribute_type, rewrite
+
+from onednn_graph_py.base.errors import InvalidArgumentsError, OneDNNError
+from onednn_graph_py.base.text.names import did_you_mean
+from onednn_graph_py.ops.terms import AttributeType, AttributeValue
+from onednn_graph_py.serialization.document import GraphDocument
 
 
 @dataclass(frozen=True)
@@ -215,23 +212,6 @@ _OPTIONS: Mapping[str, Callable[[str, str], dict[str, Any]]] = {
 }
 # benchdnn's own order, which goes through many before the next one changes.
 _ORDER = tuple(_OPTIONS)
-
-
-def load_rewritten(file: Path, options: Sequence[str]) -> GraphBuilder:
-    """Read the graph of a file, also of a model's, and rewrite it.
-
-    - raises `OneDNNError, OSError`
-    """
-    if not options:
-        made = load(file)
-        graph: GraphBuilder = getattr(made, "builder", made)
-        return graph
-    rewritings = parse_rewritings(options)
-    if len(rewritings) > 1:
-        raise InvalidArgumentsError(
-            f"--set: expected options for one graph, these make {len(rewritings)}"
-        )
-    return to_builder(rewritings[0].apply(parse(file)), file=str(file))
 
 
 def parse_rewritings(words: Iterable[str]) -> list[Rewriting]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..ops.lookup import with_attribute, with_trait
-from .document import GraphDocument, OpRecord
+from onednn_graph_py.ops.lookup import with_attribute, with_trait
+from onednn_graph_py.serialization.document import GraphDocument, OpRecord
 
 _BINARY = with_trait("epilogue", "binary") | {"BiasAdd"}
 # Ops with shapes in attributes that a change of the batch does not adapt.

@@ -6,14 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .._core import UNKNOWN_DIM
-from ..base.errors import GraphFormatError, InvalidShapeError, OneDNNError, reworded
-from ..base.text.names import printable
-from ..ops.check import check
-from ..ops.lookup import row, with_attribute, with_trait
-from .document import AttributeRecord, GraphDocument, OpRecord, Place, TensorRecord
-from .links import in_order
-from .tags import strides_of, tag_of
+from onednn_graph_py._core import UNKNOWN_DIM
+from onednn_graph_py.base.errors import GraphFormatError, InvalidShapeError, OneDNNError, reworded
+from onednn_graph_py.base.text.names import printable
+from onednn_graph_py.ops.check import check
+from onednn_graph_py.ops.lookup import row, with_attribute, with_trait
+from onednn_graph_py.serialization.document import (
+    AttributeRecord,
+    GraphDocument,
+    OpRecord,
+    Place,
+    TensorRecord,
+)
+from onednn_graph_py.serialization.links import in_order
+from onednn_graph_py.serialization.tags import strides_of, tag_of
 
 
 @dataclass

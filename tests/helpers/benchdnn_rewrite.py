@@ -6,31 +6,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .._core import MAX_NDIMS
-from ..base.errors import InvalidArgumentsError, InvalidGraphOpError, OneDNNError
-from ..ops.lookup import row, with_trait
-from ..ops.row import Port
-from ..ops.schema import OpSchema
-from ..ops.terms import AttributeType, AttributeValue
-from .batch_dim import takes_batch
-from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
-from .links import check_links
-from .propagate import Layouts, propagate
-from .tags import strides_of, tag_of
+from benchdnn_batch import takes_batch
+from benchdnn_propagate import Layouts, propagate
+
+from onednn_graph_py._core import MAX_NDIMS
+from onednn_graph_py.base.errors import InvalidArgumentsError, InvalidGraphOpError, OneDNNError
+from onednn_graph_py.ops.lookup import row, with_trait
+from onednn_graph_py.ops.row import Port
+from onednn_graph_py.ops.schema import OpSchema
+from onednn_graph_py.ops.terms import AttributeType, AttributeValue
+from onednn_graph_py.serialization.document import (
+    AttributeRecord,
+    GraphDocument,
+    OpRecord,
+    TensorRecord,
+)
+from onednn_graph_py.serialization.links import check_links
+from onednn_graph_py.serialization.tags import strides_of, tag_of
+from onednn_graph_py.tools.explaining.changes_dtype import RETYPED
 
 _FLOATS = ("f32", "bf16", "f16")
-# For each kind, the inputs and outputs whose data type changes with the graph's; statistics, gamma
-# and beta stay f32. For kinds that are not listed, all change.
-RETYPED: Mapping[str, tuple[Sequence[int], Sequence[int]]] = {
-    "Select": ((1, 2), (0,)),
-    "BatchNormForwardTraining": ((0,), (0,)),
-    "BatchNormInference": ((0,), (0,)),
-    "BatchNormTrainingBackward": ((0, 1), (0,)),
-    "GroupNorm": ((0,), (0,)),
-    "LayerNorm": ((0,), (0,)),
-    "LayerNormBackward": ((0, 1), (0,)),
-    "GenIndex": ((0,), ()),
-}
 
 
 def rewrite(
