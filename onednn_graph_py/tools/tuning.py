@@ -7,14 +7,21 @@ number of threads; others are not seen. ``ONEDNN_GRAPH_PY_CACHE`` names the fold
 from __future__ import annotations
 
 import json
+import os
 from typing import NamedTuple
 
+from ..base.errors import GraphFormatError, InvalidArgumentsError
+from ..base.text.files import read_limited, write_whole
 from ..base.text.numbers import seconds_text
 from ..base.text.table import text_table
+from ..machine.store import facts
 from ..model.planning import pace
 from ..model.planning.pace import Kept, Key
 
-__all__ = ["Measurement", "clear", "measurements", "show"]
+__all__ = ["Measurement", "clear", "export", "load", "measurements", "show"]
+
+_FORMAT = "onednn_graph_py timings 1"
+_LARGEST = 64 << 20  # bytes of a file of timings, each of some kilobytes
 
 
 class Measurement(NamedTuple):
@@ -70,3 +77,62 @@ def show() -> str:
 def clear() -> None:
     """Forget what was measured with the linked oneDNN; compiled models stay as they are."""
     pace.forget()
+
+
+def export(path: str | os.PathLike[str]) -> int:
+    """Write what was measured into a JSON file, for `load` on machines of the same kind.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    int
+        The number of timings written.
+
+    Raises
+    ------
+    OSError
+    """
+    timings = pace.rows_of(pace.on_disk())
+    data = {"format": _FORMAT, "facts": facts(), "timings": timings}
+    write_whole(path, json.dumps(data, indent=1) + "\n")
+    return len(timings)
+
+
+def load(path: str | os.PathLike[str]) -> int:
+    """Take over the timings of a file that `export` wrote, where this machine has none.
+
+    Parameters
+    ----------
+    path : path-like
+
+    Returns
+    -------
+    int
+        The number of timings taken over.
+
+    Raises
+    ------
+    GraphFormatError
+        It is no such file.
+    InvalidArgumentsError
+        The timings are of another oneDNN, instruction set or CPU.
+    OSError
+    """
+    name = os.fspath(path)
+    try:
+        data = json.loads(read_limited(path, _LARGEST))
+        if data["format"] != _FORMAT:
+            raise ValueError(f"its format is {data['format']!r}, expected {_FORMAT!r}")
+        of, timings = data["facts"], pace.paces_of(data["timings"])
+    except (ValueError, TypeError, KeyError, RecursionError) as e:
+        raise GraphFormatError(f"{name}: no file of timings: {e}") from None
+    here = facts()
+    if of != here:
+        raise InvalidArgumentsError(f"{name}: the timings are of {of}, and this machine is {here}")
+    new = [(key, kept) for key, kept in timings.items() if pace.known(key, undecided=False) is None]
+    for key, kept in new:
+        pace.keep(key, kept.pace)
+    return len(new)

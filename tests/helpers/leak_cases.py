@@ -693,8 +693,12 @@ def tunings():
         with patch.dict(os.environ, ONEDNN_GRAPH_PY_CACHE=folder):
             b.compile(tune="full")
             assert len(tuning.show().splitlines()) == len(tuning.measurements()) + 1
+            written = tuning.export("timings.json")
             tuning.clear()
             assert not tuning.measurements()
+            assert tuning.load("timings.json") == written
+            fails(lambda: tuning.load("nowhere.json"), OSError)
+            tuning.clear()
         shutil.rmtree(folder)
         og.clear_caches()
 

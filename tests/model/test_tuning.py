@@ -177,25 +177,40 @@ def test_the_oldest_entries_go_when_there_are_too_many(cache, monkeypatch):
     assert kept == {f"group {i}" for i in range(257 - 30, 257)}
 
 
-def test_measurements_are_shown_and_cleared(cache, monkeypatch):
+def test_timings_go_to_another_machine_of_its_kind(cache, monkeypatch, tmp_path):
     takes(monkeypatch, 3e-4, 2e-4)
     product().compile()
+    assert og.tuning.export(tmp_path / "timings.json") == 1
     (row,) = og.tuning.measurements()
     assert row[2:] == (og.num_threads(), CONVOLUTION, 3e-4, 2e-4)
     assert row.ops == ("MatMul", "Tanh") and row.inputs == "[72, 136] f32 and [136, 232] f32"
     assert "1.50" in og.tuning.show()
     og.tuning.clear()
     assert og.tuning.measurements() == ()
+    takes(monkeypatch, 1e-4, 2e-4)
+    assert og.tuning.load(tmp_path / "timings.json") == 1
+    assert is_convolution(product().compile())
+    assert og.tuning.load(tmp_path / "timings.json") == 0
 
 
-def test_wrong_rows_of_timings_are_refused(cache, monkeypatch):
+def test_other_timings_are_refused(cache, monkeypatch, tmp_path):
+    file = tmp_path / "timings.json"
     takes(monkeypatch, 3e-4, 2e-4)
     product().compile()
-    (row,) = pace.rows_of(pace.on_disk())
-    assert pace.paces_of([row]) == pace.on_disk()
+    og.tuning.export(file)
+    data = json.loads(file.read_text())
+    file.write_text(json.dumps({**data, "facts": [*data["facts"][:-1], "another CPU"]}))
+    with pytest.raises(og.InvalidArgumentsError, match="another CPU"):
+        og.tuning.load(file)
+    row = data["timings"][0]
     for wrong in (row[:-1], [*row[:-1], -1.0], [*row[:2], "{", *row[3:]], ["2", *row[1:]]):
-        with pytest.raises((TypeError, ValueError)):
-            pace.paces_of([wrong])
+        file.write_text(json.dumps({**data, "timings": [wrong]}))
+        with pytest.raises(og.GraphFormatError, match="no file of timings"):
+            og.tuning.load(file)
+    for text in ("", "[]", '{"format": "another"}'):
+        file.write_text(text)
+        with pytest.raises(og.GraphFormatError, match=r"timings\.json"):
+            og.tuning.load(file)
 
 
 @pytest.mark.parametrize("tune", ["fast", None, True])
