@@ -197,12 +197,12 @@ class PlanDraft:
         """Describe a group by all that decides how it runs."""
         form, values = self.shared.form(nodes, self.is_strict(nodes))
         known, sources = self.known, self.sources
+        made = {v.id for n in nodes for v in n.outputs}
         tensors = tuple(
             (
                 self.shapes[v.id],
                 v.id in sources,
-                v.id in self.free_layout,
-                v.id in self.outputs,
+                v.id in made and (v.id in self.free_layout, v.id in self.outputs),
                 None if v.data is not None or v.id not in known else layout_of(known[v.id]),
             )
             for v in values
