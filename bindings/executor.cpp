@@ -89,7 +89,8 @@ py::array view_of(const edge &e, void *data, const py::handle &owner, bool writa
     static char nothing[cache_line];
     // A base, even a meaningless one, keeps NumPy from copying.
     py::array view(e.dtype, e.shape, e.strides, data ? data : nothing, owner);
-    if (!writable) view.attr("setflags")(py::arg("write") = false);
+    if (!writable)
+        py::detail::array_proxy(view.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
     return view;
 }
 
@@ -255,8 +256,7 @@ private:
     void call_python(const executor &x, const step &s, const executor::arrays &inputs,
             const executor::arrays &outputs) {
         const py::object arena = owner_of(arena_);
-        const auto view = [&](const argument &a, bool writable) {
-            const edge e = make_edge(a.lt, "");
+        const auto view = [&](const argument &a, const edge &e, bool writable) {
             if (a.where == place::constant)
                 return view_of(e, fixed_address(x, a), x.constants[a.index], writable);
             if (a.where == place::arena) return view_of(e, fixed_address(x, a), arena, writable);
@@ -264,12 +264,14 @@ private:
             return view_of(e, static_cast<char *>(of.data[a.index]) + a.offset, of.held[a.index],
                     writable);
         };
-        const auto views = [&](const std::vector<argument> &arguments, bool writable) {
-            py::list made;
-            for (const argument &a : arguments) made.append(view(a, writable));
+        const auto views = [&](const std::vector<argument> &arguments,
+                                   const std::vector<edge> &edges, bool writable) {
+            py::list made(arguments.size());
+            for (size_t i = 0; i < arguments.size(); ++i)
+                made[i] = view(arguments[i], edges[i], writable);
             return made;
         };
-        s.function(views(s.inputs, false), views(s.outputs, true));
+        s.function(views(s.inputs, s.read, false), views(s.outputs, s.written, true));
     }
 
     static dnnl::stream stream_of(const executor &x) {
@@ -344,6 +346,10 @@ executor::executor(std::string name_, engine_ptr e, const std::vector<described_
             s.function = t[1];
         s.inputs = arguments(t[2]);
         s.outputs = arguments(t[3]);
+        if (!s.compiled) {
+            for (const argument &a : s.inputs) s.read.push_back(make_edge(a.lt, ""));
+            for (const argument &a : s.outputs) s.written.push_back(make_edge(a.lt, ""));
+        }
         if (s.compiled && s.compiled->constants) {
             cached = true;
             std::vector<const void *> addresses;

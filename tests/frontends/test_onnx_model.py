@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import leaks
 import numpy as np
@@ -698,3 +699,12 @@ def test_a_small_model_imports_no_reference_evaluator(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_the_benchmark_of_calls_runs():
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    script = Path(__file__).parents[2] / "benchmarks" / "calls.py"
+    command = [sys.executable, script, "--calls", "5", "--rounds", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "an island: CumSum" in done.stdout

@@ -227,6 +227,28 @@ def test_inputs_are_read_only():
     assert (x == 1).all()
 
 
+def test_functions_of_one_step_get_arrays_of_their_own():
+    seen = []
+
+    def keep(*arrays):
+        seen.append(arrays)
+        return arrays[0] + 1
+
+    b = og.GraphBuilder()
+    x = b.input((2, 3), name="x")
+    outputs = [((2, 3), "f32")]
+    first = b.call(keep, x, x, outputs=outputs)
+    b.output(b.call(keep, first, x, outputs=outputs))
+    model = b.compile()
+    assert [s.implementation for s in model.steps()] == ["host"]
+    given = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
+    np.testing.assert_array_equal(model(given), given + 2)
+    arrays = [a for call in seen for a in call]
+    assert len({id(a) for a in arrays}) == 4
+    assert not any(a.flags.writeable for a in arrays)
+    assert all(np.shares_memory(a, given) for a in (arrays[0], arrays[1], arrays[3]))
+
+
 def test_what_a_function_keeps_stays_in_memory():
     """A function may keep its arrays; nothing reads memory that is gone.
 

@@ -23,8 +23,12 @@ TELLS = {
     "fusions": "model/apart",
     "workers": "batches/s",
 }
-# One builds a program of oneDNN's first, for minutes; the other needs torch and onnxruntime.
-ELSEWHERE = {"accuracy": "frontends/test_onnx_decoder.py", "benchdnn": "tools/test_benchdnn.py"}
+# One builds a program of oneDNN's first, for minutes; the others need torch or onnxruntime.
+ELSEWHERE = {
+    "accuracy": "frontends/test_onnx_decoder.py",
+    "benchdnn": "tools/test_benchdnn.py",
+    "calls": "frontends/test_onnx_model.py",
+}
 
 
 def test_every_benchmark_has_a_test():

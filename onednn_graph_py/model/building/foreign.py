@@ -184,7 +184,7 @@ class UpdateNode(HostNode):
         self, read: Sequence[Array], written: Sequence[Array], wanted: Sequence[TensorSpec]
     ) -> None:
         """Call the function with the array to write to in the place of the first one."""
-        self._call([*written, *map(_read_only, read[1:])])
+        self._call([*written, *map(read_only, read[1:])])
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +243,7 @@ class CallNode(HostNode):
             target[...] = result
 
     def _called(self, given: Sequence[Array], wanted: Sequence[TensorSpec]) -> list[Array]:
-        made = self._call([_read_only(a) for a in given])
+        made = self._call([read_only(a) for a in given])
         results = made if isinstance(made, (tuple, list)) else [made]
         if len(results) != len(wanted):
             raise InvalidArgumentsError(
@@ -271,7 +271,8 @@ class CallNode(HostNode):
         )
 
 
-def _read_only(array: Array) -> Array:
+def read_only(array: Array) -> Array:
+    """Return an array that can't be written to: itself, or a view."""
     if not array.flags.writeable:
         return array
     view = array.view()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 
 from ... import _core
 from ...base.dtypes import HOST_DTYPES
 from ...ops.tensor_spec import TensorSpec
-from ..building.foreign import HostNode
+from ..building.foreign import HostNode, read_only
 from ..building.value import Value
 from .plan import PlannedStep
 
@@ -33,38 +34,28 @@ class _HostFunction:
 
     def __init__(self, calls: Sequence[_Call], inputs: Sequence[int], outputs: Sequence[int]):
         self.calls = tuple(calls)
-        self._ids = inputs, outputs
-        node = calls[0].node
-        self._is_one = (
-            len(calls) == 1
-            and [[v.id for v in side] for side in (node.inputs, node.outputs)] == [inputs, outputs]
-            and not any(v.dtype in HOST_DTYPES for v in (*node.inputs, *node.outputs))
-        )
+        place = {id: i for i, id in enumerate((*inputs, *outputs))}
+
+        def ports(values: Sequence[Value], first: int = 0) -> list[tuple[int, Any]]:
+            return [(place[v.id] - first, HOST_DTYPES.get(v.dtype)) for v in values]
+
+        self._runs = [
+            (node.run, ports(node.inputs), ports(node.outputs, len(inputs)), made)
+            for node, made in calls
+        ]
+        read = [i for _, ports_read, _, _ in self._runs for i, _ in ports_read]
+        self._reads_results = max(read, default=-1) >= len(inputs)
 
     def __call__(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        if self._is_one:
-            node, made = self.calls[0]
-            node.run(inputs, outputs, made)
-            return
-        read, written = (
-            dict(zip(ids, arrays, strict=True))
-            for ids, arrays in zip(self._ids, (inputs, outputs), strict=True)
-        )
-        for i, array in written.items():
-            read[i] = array.view()
-            read[i].flags.writeable = False
-        for node, made in self.calls:
-            given = [_elements(read[v.id], v) for v in node.inputs]
-            node.run(given, [_elements(written[v.id], v) for v in node.outputs], made)
+        known = [*inputs, *map(read_only, outputs)] if self._reads_results else inputs
+        for run, reads, writes, made in self._runs:
+            given = [_elements(known[i], dtype) for i, dtype in reads]
+            run(given, [_elements(outputs[i], dtype) for i, dtype in writes], made)
 
 
-def _elements(array: Array, value: Value) -> Array:
-    """Return the elements in memory that is described in bytes if oneDNN lacks the data type."""
-    dtype = HOST_DTYPES.get(value.dtype)
-    if dtype is None:
-        return array
-    elements: Array = array.view(dtype)[..., 0]
-    return elements
+def _elements(array: Array, dtype: np.dtype[Any] | None) -> Array:
+    """Return a view of the elements, in bytes in memory if oneDNN lacks their data type."""
+    return array.view() if dtype is None else array.view(dtype)[..., 0]
 
 
 def host_step(
