@@ -299,7 +299,7 @@ def test_the_programs_of_the_guide_run_and_leave_nothing(name, tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "in order" in done.stdout or "requests, the first is digit" in done.stdout
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LONG
     while (left := own(processes() - before, tmp_path)) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert left == set()
