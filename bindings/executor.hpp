@@ -51,7 +51,7 @@ struct step {
     std::unique_ptr<constant_writing> writing;  // where oneDNN is not done on return
     py::object function;
     std::vector<argument> inputs, outputs;
-    std::vector<edge> read, written;  // the arrays that a function gets
+    std::vector<edge> read, written;   // the arrays that a function gets
     std::optional<size_t> scratchpad;  // offset in the arena
     std::string why;                   // it runs by itself, or otherwise than the graph says
     std::string implementation;        // for profiles
