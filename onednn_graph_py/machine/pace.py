@@ -45,7 +45,7 @@ def _waits() -> dict[str, int] | None:
     return waits or None
 
 
-def _timed(call: Callable[[], None]) -> tuple[float, float]:
+def _timed(call: Callable[[], object]) -> tuple[float, float]:
     """Return the seconds of a call, and how many of them other processes may have added."""
     waits, switches = _waits(), getrusage(RUSAGE_SELF).ru_nivcsw
     seconds, _ = timed(call)
@@ -84,8 +84,8 @@ class Pace:
     @classmethod
     def measured(
         cls,
-        fused: Callable[[], None],
-        apart: Callable[[], None],
+        fused: Callable[[], object],
+        apart: Callable[[], object],
         seconds: float = 0.1,
         before: Callable[[], object] | None = None,
     ) -> Pace | None:

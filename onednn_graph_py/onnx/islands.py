@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.metadata
 import importlib.util
 import os
 import threading
@@ -28,10 +29,21 @@ ONLY_IN_REFERENCE = ("bfloat16", "float8", "float4", "int4", "int2")
 INTEGER_PRODUCTS = frozenset({"ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul"})
 """Ops whose sums of products onnxruntime keeps in 16 bits on CPUs without VNNI."""
 
+FUSED_TO_INTEGERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
+"""Ops around products that onnxruntime's optimizations make such products of."""
+
 
 def has_onnxruntime() -> bool:
     """Return whether onnxruntime is installed."""
     return importlib.util.find_spec("onnxruntime") is not None
+
+
+def version() -> str:
+    """Return the version of onnxruntime, of any of its packages."""
+    try:
+        return importlib.metadata.version("onnxruntime")
+    except importlib.metadata.PackageNotFoundError:
+        return str(imported().__version__)
 
 
 def imported() -> Any:
@@ -56,10 +68,18 @@ class Island:
     - `label`: its name in messages
     - `options`: its `fallback` says what runs it, or that the first that takes it does, with its
       `threads`
+    - `weights`: numbers that the model lacks, if it is a file's whole model
     """
 
-    def __init__(self, model: onnx.ModelProto, label: str, options: Options) -> None:
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        label: str,
+        options: Options,
+        weights: Mapping[str, npt.NDArray[Any]] | None = None,
+    ) -> None:
         self.model = model
+        self._weights = weights
         self.label = label
         self.options = options
         self.names = [i.name for i in model.graph.input]
@@ -139,18 +159,20 @@ class Island:
 
         return arrays
 
-    def _saturation(self) -> str:
+    @property
+    def saturation(self) -> str:
         """Say why onnxruntime would compute the island wrongly here; "" if it would not."""
         if largest_int8_weight() == 127:
             return ""
         kinds = {n.op_type for g in proto_graphs(self.model.graph) for n in g.node}
-        found = ", ".join(sorted(kinds & INTEGER_PRODUCTS))
+        more = FUSED_TO_INTEGERS if self._weights is not None else frozenset()
+        found = ", ".join(sorted(kinds & (INTEGER_PRODUCTS | more)))
         return found and f"without VNNI onnxruntime's sums saturate in {found}"
 
     def _start(self) -> None:
         if self._run is not None:
             return
-        why = self._saturation() if self.options.fallback == "auto" else ""
+        why = self.saturation if self.options.fallback == "auto" else ""
         if self.options.fallback != "reference" and not why:
             try:
                 self._run, self.runs_in = self._session(), "onnxruntime"
@@ -170,8 +192,13 @@ class Island:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4  # what it says is raised
         options.intra_op_num_threads = self.options.threads or num_threads()
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        if any(
+        if self._weights is not None:  # as a user would run it, but that it disturbs nobody else
+            options.add_session_config_entry("session.force_spinning_stop", "1")
+            values = map(onnxruntime.OrtValue.ortvalue_from_numpy, self._weights.values())
+            options.add_external_initializers([*self._weights], [*values])
+        else:
+            options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        if self._weights is None and any(
             n.op_type == "QuantizeLinear" for g in proto_graphs(self.model.graph) for n in g.node
         ):
             # It takes out a Clip and a Relu before one, which changes numbers if its scale is

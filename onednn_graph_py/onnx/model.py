@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -35,6 +36,7 @@ from .options import (
     DynamicQuantization,
     Fallback,
     FpmathMode,
+    Islands,
     KnownDefects,
     Options,
     Requantize,
@@ -44,6 +46,7 @@ from .preparing import prepare
 from .program import Program
 from .programs import Entry, Programs
 from .report import OnnxReport, reported
+from .rivals import Rival
 from .survey import Section
 from .tensors import SEQUENCE, Shape, name_of
 from .verifying import verified
@@ -177,10 +180,15 @@ class OnnxModel:
             v: None if v.shape is None else [not isinstance(d, int) for d in v.shape]
             for v in graph.inputs
         }
-        return Programs(section, self._weights, self.options, self.name, unknown)
+        rival = Rival.of(self._model, section, self.options)
+        return Programs(section, self._weights, self.options, self.name, unknown, rival)
 
     def _entry(self, shapes: Any) -> Entry:
-        return self._required.entry(self._inputs.shapes(shapes))
+        sizes = self._inputs.shapes(shapes)
+        arrays = None
+        with suppress(OneDNNError):  # there are no random texts
+            arrays = [*self._inputs.random(sizes, 0).values()]
+        return self._required.entry(sizes, arrays)
 
     # -- shapes
 
@@ -358,6 +366,7 @@ def load(
     source: Source,
     *,
     fallback: Fallback = "auto",
+    islands: Islands = "fastest",
     requantize: Requantize = "merge",
     dynamic_quantization: DynamicQuantization = "f32",
     activations: Activations = "file",
@@ -380,6 +389,11 @@ def load(
         What runs nodes that oneDNN does not take: ``onnxruntime``, ``reference`` (onnx's own, in
         Python), ``auto`` for onnxruntime where it is installed, or ``error``: then there may be
         none.
+    islands : str
+        ``fastest`` times a model beside onnxruntime, where it is installed, when it is first
+        compiled for a size, and runs the whole model there if that is faster; `report` tells both
+        times, and ``tune="off"`` measures nothing. ``fewest`` leaves to islands only what oneDNN
+        can't run.
     requantize : str
         ``merge`` leaves out Quantize and Dequantize between a convolution and a residual Add, so
         that oneDNN fuses them; ``exact`` rounds where the file does.
@@ -438,6 +452,7 @@ def load(
     Options.refuse(unknown)
     chosen = Options(
         fallback,
+        islands,
         requantize,
         dynamic_quantization,
         activations,

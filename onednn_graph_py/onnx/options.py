@@ -16,6 +16,7 @@ __all__ = [
     "DynamicQuantization",
     "Fallback",
     "FpmathMode",
+    "Islands",
     "KnownDefects",
     "Most",
     "Options",
@@ -29,6 +30,7 @@ Fallback = Literal["auto", "onnxruntime", "reference", "error"]
 Requantize = Literal["merge", "exact"]
 DynamicQuantization = Literal["f32", "host"]
 Activations = Literal["file", "exact", "int8"]
+Islands = Literal["fastest", "fewest"]
 
 RTOL, RTOL_INT8 = 1e-4, 0.05
 """What is allowed beside another runtime, relative to an output's largest number; the second if
@@ -43,6 +45,7 @@ class Options(options.Options):
     OWNER: ClassVar[str] = "load"
 
     fallback: Fallback = "auto"
+    islands: Islands = "fastest"
     requantize: Requantize = "merge"
     dynamic_quantization: DynamicQuantization = "f32"
     activations: Activations = "file"

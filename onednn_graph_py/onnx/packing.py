@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx
+import onnx.numpy_helper
 import onnx_ir as ir
 
 from ..model.building.constant_arrays import aligned_copy
@@ -39,6 +41,31 @@ def unpacked(serialized: bytes, weights: dict[str, npt.NDArray[Any]]) -> ir.Mode
         value.const_value = ir.tensor(kept, name=name)
         value.shape = ir.Shape(array.shape)
     return model
+
+
+LARGE = 1024  # bytes of a weight that may stand outside of a model
+
+
+def spread(
+    serialized: bytes, weights: Mapping[str, npt.NDArray[Any]]
+) -> tuple[onnx.ModelProto, dict[str, npt.NDArray[Any]]]:
+    """Return what `packed` took apart as a model whose large weights stand outside of it."""
+    proto = onnx.ModelProto.FromString(serialized)
+    outside = {}
+    for tensor in proto.graph.initializer:
+        array = weights.get(tensor.name)
+        if array is None:
+            continue
+        if array.nbytes < LARGE:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
+            continue
+        tensor.ClearField("raw_data")
+        tensor.dims[:] = array.shape
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        for key, text in (("location", tensor.name), ("offset", 0), ("length", array.nbytes)):
+            tensor.external_data.add(key=key, value=str(text))
+        outside[tensor.name] = array
+    return proto, outside
 
 
 def proto_of(model: ir.Model) -> onnx.ModelProto:

@@ -12,6 +12,8 @@ import onnx
 import onnx_ir as ir
 
 from ..base.errors import OneDNNError, UnimplementedError
+from ..frontends.division import Division
+from ..frontends.regions import Part
 from ..model.building.builder import GraphBuilder
 from ..model.building.constant_arrays import unpacked
 from ..model.building.infer import infer_shapes
@@ -78,6 +80,7 @@ class Program:
 
     - `found`: for one set of dims, or for two: then the program is general, and runs all sets that
       `fits` accepts
+    - `whole`: an island that runs all of it
     - raises `NotGeneral`: it would be general, and can't
     - raises `UnimplementedError`: there are islands, and there may be none
     """
@@ -90,6 +93,7 @@ class Program:
         weights: Weights,
         options: Options,
         name: str,
+        whole: Island | None = None,
     ) -> None:
         self.section = section
         self.asked = found
@@ -104,16 +108,21 @@ class Program:
             len(next(iter(found.tensors.values())).shapes) > 1 if found.tensors else (False)
         )
         self._weights = weights
+        self.islands: list[Island] = []
+        self.failure: str | None = None
+        self.assembly: Assembly | None = None
+        self.model: CompiledGraph | None = None
+        if whole is not None:
+            self.islands = [whole]
+            self._direct = [*section.inputs], [*self.outputs]
+            self.division = Division([Part((*found.calls, *found.rest), False)])
+            return
         trial = self._assembly()
         self.division = divided(trial, found)
         reasons = self.division.reasons
         if options.fallback == "error" and (reasons or found.rest):
             left = {n: why_unknown(section, found, n) for n in found.rest}
             raise UnimplementedError(_listed(name, {**reasons, **left}))
-        self.islands: list[Island] = []
-        self.failure: str | None = None
-        self.assembly: Assembly | None = None
-        self.model: CompiledGraph | None = None
         if any(p.is_region for p in self.division.parts):
             try:
                 self._build(None if reasons else trial)
@@ -184,7 +193,7 @@ class Program:
             )
             self.islands = [island]
             tensors = [self.found.tensors[v] for v in outputs]
-            island.promised = self._promise = IslandShapes([(t.dims, t.dtype) for t in tensors])
+            island.promised = IslandShapes([(t.dims, t.dtype) for t in tensors])
             self._direct = inputs, outputs
 
     # -- for a set of dims
@@ -275,7 +284,8 @@ class Program:
                     raise NotGeneral(str(e)) from e
         elif self.islands:
             reads, made = self._direct
-            self._promise.enter(found, index, reads, made)
+            if isinstance(self.islands[0].promised, IslandShapes):
+                self.islands[0].promised.enter(found, index, reads, made)
             places = {v: i for i, v in enumerate(made)}
             names = tuple(str(i) for i in range(len(made)))
             runner = self.islands[0]

@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,15 @@ import onnx_ir as ir
 
 from ..base.errors import GraphFormatError, UnimplementedError
 from ..base.processes.forked import renew_in_forks
+from ..machine.pace import Pace
+from ..machine.timing import timed
 from ..model.building.builder import GraphBuilder
 from .assembly import Assembly, Weights
 from .division import divided, first_island
 from .islands import Misinferred
 from .options import Options
 from .program import Direct, Program, Run, island_of
+from .rivals import Rival
 from .survey import NotGeneral, Section, Survey, read_by, survey
 from .tensors import Shape, dtype_of, shape_of
 from .work import share
@@ -41,6 +45,12 @@ class Entry:
     run: Run
     direct: Direct | None = None
     tail: Tail | None = None
+    pace: Pace | None = None  # of a call here, and of one in onnxruntime
+
+    def __call__(self, given: Mapping[ir.Value, Array]) -> list[Any]:
+        """Compute the section's outputs."""
+        made = self.run(given)
+        return made if self.tail is None else self.tail(given, made)
 
 
 class Programs:
@@ -48,6 +58,7 @@ class Programs:
 
     - `unknown`: which dims of the inputs the model leaves open; None if it does not even say how
       many
+    - `rival`: what is run instead, where it is faster
     """
 
     def __init__(
@@ -57,9 +68,11 @@ class Programs:
         options: Options,
         name: str,
         unknown: Mapping[ir.Value, Sequence[bool] | None],
+        rival: Rival | None = None,
     ) -> None:
         self.section = section
         self.name = name
+        self._rival = rival
         self.general: list[Program] = []
         self.failures: list[str] = []
         self._weights = weights
@@ -74,17 +87,16 @@ class Programs:
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         """Compute the section's outputs of arrays for its inputs."""
-        entry = self.entry(tuple(shape_of(a) for a in arrays))
-        given = dict(zip(self.section.inputs, arrays, strict=True))
+        shapes = tuple(shape_of(a) for a in arrays)
         try:
-            made = entry.run(given)
+            entry = self.entry(shapes, arrays)
+            return entry(dict(zip(self.section.inputs, arrays, strict=True)))
         except Misinferred as e:
             with self._lock:  # the dims of these are taken as they come
                 self.section.misinferred.update(e.nodes)
                 self._entries.clear()
                 self.general.clear()
             return self(arrays)
-        return made if entry.tail is None else entry.tail(given, made)
 
     @property
     def entries(self) -> dict[tuple[Shape, ...], Entry]:
@@ -97,18 +109,48 @@ class Programs:
         found = self._entries.get(shapes)
         return None if found is None else found.direct
 
-    def entry(self, shapes: tuple[Shape, ...]) -> Entry:
-        """Return what runs inputs of these shapes; it is made if need be."""
+    def entry(self, shapes: tuple[Shape, ...], arrays: Sequence[Any] | None = None) -> Entry:
+        """Return what runs inputs of these shapes; it is made if need be.
+
+        With arrays, it is timed beside its rival, if nobody did that yet.
+        """
         found = self._entries.get(shapes)
         if found is not None:
             return found
         with self._lock:
             found = self._entries.get(shapes)
             if found is None:  # else another thread made it
-                found = self._entries[shapes] = self._made(shapes)
+                found = self._entries[shapes] = self._faster(shapes, arrays)
                 while len(self._entries) > self.options.max_shapes:
                     self._entries.popitem(last=False)
             return found
+
+    def _faster(self, shapes: tuple[Shape, ...], arrays: Sequence[Any] | None) -> Entry:
+        """Make what runs inputs of these shapes, in oneDNN or by the rival."""
+        rival = self._rival
+        kept = None if rival is None else rival.known(shapes)
+        pace = None if kept is None else kept.pace
+        if rival is None or pace is None or pace.slow is None:
+            took, made = timed(partial(self._made, shapes))
+            if rival is not None and kept is None and arrays is not None:
+                given = dict(zip(self.section.inputs, arrays, strict=True))
+                ours = partial(made.direct, *arrays) if made.direct else partial(made, given)
+                pace = rival.measured(shapes, arrays, ours, took)
+            if rival is None or pace is None or pace.slow is None:
+                made.pace = pace
+                return made
+        program = Program(
+            self.section,
+            survey(self.section, [dict(zip(self.section.inputs, shapes, strict=True))]),
+            self.section.outputs,
+            self._weights,
+            self.options,
+            self.name,
+            rival.island,
+        )
+        used = {id(e.program) for e in self._entries.values()}
+        self.general = [p for p in self.general if id(p) in used]
+        return Entry(program, *program.run(program.found, 0), pace=pace)
 
     def _made(self, shapes: tuple[Shape, ...]) -> Entry:
         dims = dict(zip(self.section.inputs, shapes, strict=True))

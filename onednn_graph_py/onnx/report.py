@@ -9,7 +9,7 @@ from typing import Any
 import onnx_ir as ir
 
 from ..base.text.names import printable
-from ..base.text.numbers import counted
+from ..base.text.numbers import counted, seconds_text
 from ..frontends.division import grouped
 from ..frontends.report import Partitions, latest_steps, partitions_text
 from ..model.running.model import Step
@@ -63,6 +63,9 @@ class ProgramReport(Partitions):
         Why oneDNN does not run the regions, if it refuses to.
     rest : OnnxReport or None
         What runs after it, for dims that follow from numbers that it computes.
+    times : tuple of float, or None
+        Seconds of a call in oneDNN with its islands, and in onnxruntime alone, where they were
+        measured.
     """
 
     shapes: tuple[tuple[Shape, ...], ...]
@@ -76,6 +79,7 @@ class ProgramReport(Partitions):
     memory_bytes: int
     failure: str | None
     rest: OnnxReport | None
+    times: tuple[float, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON has it."""
@@ -96,6 +100,9 @@ class ProgramReport(Partitions):
             f"{counted(self.partitions, 'partition')} "
             f"({self.int8_partitions} of them int8), {self.memory_bytes / 2**20:.1f} MiB",
         ]
+        if self.times is not None:
+            ours, theirs = map(seconds_text, self.times)
+            lines.append(f"    a call takes {ours} in oneDNN with islands, {theirs} in onnxruntime")
         if self.failure:
             lines.append(f"    oneDNN refuses it: {self.failure}")
         lines += partitions_text(self.steps)
@@ -187,7 +194,7 @@ def _described(name: str, entries: list[tuple[tuple[Shape, ...], Entry]]) -> Pro
     if program.failure is not None:
         reasons = {n: program.failure for n in program.found.calls}
     found = program.found
-    reasons |= {n: why_unknown(program.section, found, n) for n in _outside(entry)}
+    reasons = {n: why_unknown(program.section, found, n) for n in _outside(entry)} | reasons
     model = program.model
     islands = [*program.islands, *([tail.island] if tail is not None else [])]
     return ProgramReport(
@@ -205,4 +212,5 @@ def _described(name: str, entries: list[tuple[tuple[Shape, ...], Entry]]) -> Pro
         0 if model is None else model.stats().memory_bytes,
         program.failure,
         None if tail is None or tail.rest is None else reported(name, tail.rest),
+        None if entry.pace is None else (entry.pace.fused, entry.pace.apart),
     )

@@ -1,0 +1,132 @@
+"""Whole models in onnxruntime, where it is faster than oneDNN and the islands: `Rival`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import onnx_ir as ir
+
+from .._core import num_threads
+from ..machine.pace import Pace
+from ..machine.timing import timed
+from ..model.planning import pace
+from ..model.planning.pace import Kept, Key
+from .islands import Island, has_onnxruntime, version
+from .loading import subgraphs
+from .options import Options
+from .packing import packed, spread
+from .survey import Section
+from .tensors import NUMPY, Shape
+
+WAY = "onnxruntime"
+SECONDS = 3.0
+"""Seconds for which a model's calls are timed, for all of its sizes, unless compiling for a size
+takes longer: then that long."""
+
+_CALLS = 8  # calls that a comparison makes at least, of both sides
+_LONG = 0.2  # seconds of a comparison of short calls
+_SMALL = 64  # elements of a weight up to which its numbers may decide what runs
+
+
+class Rival:
+    """What onnxruntime makes of a model's file, beside which programs are timed.
+
+    What was measured is kept as `pace` keeps it: for the model's nodes, not for its weights.
+    """
+
+    def __init__(self, model: ir.Model, section: Section, options: Options) -> None:
+        self._model = model
+        self._section = section
+        self._options = options
+        self._island: Island | None = None
+        self._digest = ""
+        self._left = SECONDS
+        self._latest: Pace | None = None
+
+    @classmethod
+    def of(cls, model: ir.Model, section: Section, options: Options) -> Rival | None:
+        """Return the rival of a model; None if it may have none."""
+        wanted = options.islands == "fastest" and options.fallback in ("auto", WAY)
+        if not wanted or any(d not in NUMPY for d in section.dtypes.values()):
+            return None
+        return cls(model, section, options) if has_onnxruntime() else None
+
+    @property
+    def island(self) -> Island:
+        """The whole model as one island."""
+        if self._island is None:
+            proto, weights = spread(*packed(self._model))
+            island = Island(proto, "the whole model", self._options, weights)
+            island.names = [v.name or "" for v in self._section.inputs]
+            self._island = island
+        return self._island
+
+    def known(self, shapes: Sequence[Shape]) -> Kept | None:
+        """Return what is known of inputs of these shapes, or of others once the time is over."""
+        kept = pace.known(self._key(shapes))
+        if kept is None and self._left <= 0:
+            return Kept(self._latest)
+        return kept
+
+    def measured(
+        self,
+        shapes: Sequence[Shape],
+        arrays: Sequence[Any],
+        ours: Callable[[], object],
+        took: float,
+    ) -> Pace | None:
+        """Time a program beside onnxruntime; None if that can't be done in time or undisturbed.
+
+        - `ours`: computes what the arrays give
+        - `took`: the seconds that compiling took
+        """
+        if self._options.tune == "off" or self.island.saturation:
+            return None
+        spent, _ = timed(ours)
+        measured = None
+        if self._options.tune == "full" or _CALLS * spent < max(self._left, took):
+            seconds = max(_LONG, _CALLS / 2 * spent)
+            try:
+                measured = Pace.measured(ours, partial(self.island, *arrays), seconds)
+            except Exception:  # onnxruntime does not take the model, or these numbers
+                self._left = 0.0
+                return None
+            self._left -= seconds
+        self._latest = pace.keep(self._key(shapes), measured).pace
+        if self._latest is None or self._latest.slow is None:
+            self._island = None  # its memory
+        return self._latest
+
+    def _key(self, shapes: Sequence[Shape]) -> Key:
+        if not self._digest:
+            self._digest = hashlib.sha256("\n".join(_told(self._section)).encode()).hexdigest()[:16]
+        places = list(range(len(shapes)))
+        dtypes = [self._section.dtypes[v] for v in self._section.inputs]
+        signature = {
+            "ops": [[f"ONNX model {self._digest}", {}, places, []]],
+            "tensors": [[d, list(s)] for d, s in zip(dtypes, shapes, strict=True)],
+        }
+        written = f"{version()} {self._options}"
+        return Key(self._options.threads or num_threads(), WAY, json.dumps(signature), written)
+
+
+def _told(section: Section) -> Iterator[str]:
+    """Say what decides how fast a model is: its nodes, and the weights without their numbers."""
+    for value, array in section.known.items():
+        numbers = array.tobytes() if array.size <= _SMALL else b""
+        yield f"{value.name} {array.dtype} {array.shape} {numbers!r}"
+    yield from _nodes(section.nodes)
+
+
+def _nodes(nodes: Sequence[ir.Node]) -> Iterator[str]:
+    graphs = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+    for node in nodes:
+        names = [v and v.name for v in (*node.inputs, None, *node.outputs)]
+        given = [(n, str(a.value)) for n, a in node.attributes.items() if a.type not in graphs]
+        yield f"{node.domain} {node.op_type} {names} {given}"
+        for graph in subgraphs(node):
+            yield from _nodes(list(graph))
