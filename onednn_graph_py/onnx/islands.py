@@ -38,7 +38,7 @@ def has_onnxruntime() -> bool:
     return importlib.util.find_spec("onnxruntime") is not None
 
 
-def version() -> str:
+def release() -> str:
     """Return the version of onnxruntime, of any of its packages."""
     try:
         return importlib.metadata.version("onnxruntime")

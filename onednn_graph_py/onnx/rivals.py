@@ -15,7 +15,7 @@ from ..machine.pace import Pace
 from ..machine.timing import timed
 from ..model.planning import pace
 from ..model.planning.pace import Kept, Key
-from .islands import Island, has_onnxruntime, version
+from .islands import Island, has_onnxruntime, release
 from .loading import subgraphs
 from .options import Options
 from .packing import packed, spread
@@ -110,7 +110,7 @@ class Rival:
             "ops": [[f"ONNX model {self._digest}", {}, places, []]],
             "tensors": [[d, list(s)] for d, s in zip(dtypes, shapes, strict=True)],
         }
-        written = f"{version()} {self._options}"
+        written = f"{release()} {self._options}"
         return Key(self._options.threads or num_threads(), WAY, json.dumps(signature), written)
 
 

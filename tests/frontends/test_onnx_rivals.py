@@ -1,0 +1,211 @@
+"""Whole models in onnxruntime where it is faster: what decides, what is kept and reported."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from onednn_graph_py.machine.pace import Pace
+from onednn_graph_py.model.planning import pace
+
+onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+front = pytest.importorskip("onednn_graph_py.onnx")
+islands = pytest.importorskip("onednn_graph_py.onnx.islands")
+rivals = pytest.importorskip("onednn_graph_py.onnx.rivals")
+parser = pytest.importorskip("onnx.parser")
+
+HERE, THERE = Pace(1e-3, 2e-3), Pace(2e-3, 1e-3)  # times here, and in onnxruntime
+
+
+class Known(dict):
+    """Paces of this process; of oneDNN's partitions nothing is measured."""
+
+    def get(self, key, default=None):
+        return super().get(key) if key.way == rivals.WAY else pace.Kept(None)
+
+
+@pytest.fixture
+def timed(monkeypatch, tmp_path):
+    """Let nothing be known, and each comparison give the next of a list; None when it is empty."""
+    monkeypatch.setenv("ONEDNN_GRAPH_PY_CACHE", str(tmp_path))
+    monkeypatch.setattr(pace, "_known", Known())
+    given = []
+    calls = []
+
+    class Clock:
+        @staticmethod
+        def measured(ours, theirs, seconds):
+            ours()
+            theirs()
+            calls.append(seconds)
+            return given.pop(0) if given else None
+
+    monkeypatch.setattr(rivals, "Pace", Clock)
+    return given, calls
+
+
+def model_of(weight=1.5, body="h = MatMul(x, w) y = Relu(h)", wide=32):
+    """A model whose weight is large enough to stand outside of what onnxruntime is given."""
+    head = '<ir_version: 8, opset_import: ["": 17]>'
+    model = parser.parse_model(f"{head} g (float[n,{wide}] x) => (float[n,24] y) {{{body}}}")
+    numbers = np.random.default_rng(wide).uniform(-weight, weight, (wide, 24)).astype(np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(numbers, "w"))
+    return model, numbers
+
+
+def rows(count, wide=32):
+    return np.random.default_rng(count).standard_normal((count, wide)).astype(np.float32)
+
+
+def is_whole(loaded):
+    program = loaded.report().programs[-1]
+    whole = program.islands == ("the whole model, in onnxruntime",)
+    assert whole == (program.share == 0) == (program.partitions == 0)
+    return whole
+
+
+@pytest.mark.parametrize("given", [HERE, THERE, None], ids=["here", "there", "disturbed"])
+def test_what_is_faster_runs_and_only_a_clear_result_decides(timed, given):
+    timed[0].append(given)
+    model, weight = model_of()
+    loaded = front.load(model)
+    x = rows(7)
+    np.testing.assert_allclose(loaded(x), np.maximum(x @ weight, 0), rtol=1e-5, atol=1e-5)
+    assert is_whole(loaded) == (given is THERE)
+    times = loaded.report().programs[-1].times
+    assert times == (None if given is None else (given.fused, given.apart))
+    assert ("in onnxruntime" in str(loaded.report())) == (given is not None)
+    np.testing.assert_allclose(loaded(x), np.maximum(x @ weight, 0), rtol=1e-5, atol=1e-5)
+    assert len(timed[1]) == 1
+
+
+def test_other_processes_know_it_for_the_same_nodes_sizes_and_threads(timed, monkeypatch):
+    timed[0].append(THERE)
+    front.load(model_of()[0])(rows(7))
+    monkeypatch.setattr(pace, "_known", Known())  # as in another process
+    model, weight = model_of(weight=3.0)  # other numbers of weights
+    compiled = []
+    monkeypatch.setattr(
+        "onednn_graph_py.onnx.program.Program._build", lambda *_: compiled.append(1)
+    )
+    loaded = front.load(model)
+    np.testing.assert_allclose(loaded(rows(7)), np.maximum(rows(7) @ weight, 0), atol=1e-4)
+    assert is_whole(loaded)
+    assert (len(timed[1]), compiled) == (1, [])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda: front.load(model_of()[0])(rows(8)),
+        lambda: front.load(model_of()[0], threads=3)(rows(7)),
+        lambda: front.load(model_of()[0], requantize="exact")(rows(7)),
+        lambda: front.load(model_of(body="h = MatMul(x, w) y = Tanh(h)")[0])(rows(7)),
+        lambda: front.load(model_of(wide=33)[0])(rows(7, 33)),
+    ],
+    ids=["sizes", "threads", "options", "nodes", "weights' dims"],
+)
+def test_what_differs_is_timed_for_itself(timed, other):
+    timed[0].append(THERE)
+    front.load(model_of()[0])(rows(7))
+    other()
+    assert len(timed[1]) == 2
+
+
+@pytest.mark.parametrize(
+    "options", [{"islands": "fewest"}, {"tune": "off"}, {"fallback": "reference"}]
+)
+def test_nothing_is_timed_where_it_may_not_be(timed, options):
+    loaded = front.load(model_of()[0], **options)
+    loaded(rows(7))
+    loaded.compile([(5, 32)])
+    assert not is_whole(loaded)
+    assert timed[1] == []
+
+
+def test_fallback_error_takes_no_island_for_faster(timed):
+    timed[0].append(THERE)
+    loaded = front.load(model_of()[0], fallback="error")
+    loaded(rows(7))
+    assert not is_whole(loaded)
+
+
+def test_compiling_ahead_times_with_random_inputs(timed):
+    timed[0].append(THERE)
+    loaded = front.load(model_of()[0]).compile([(6, 32)])
+    assert is_whole(loaded)
+    assert loaded(rows(6)).shape == (6, 24)
+    assert len(timed[1]) == 1
+
+
+def test_sizes_after_the_time_is_over_run_where_the_latest_does(timed, monkeypatch):
+    monkeypatch.setattr(rivals, "SECONDS", 0.1)
+    timed[0].extend([THERE, HERE])
+    model, weight = model_of()
+    loaded = front.load(model)
+    for count in (3, 4, 5):
+        made = loaded(rows(count))
+        np.testing.assert_allclose(made, np.maximum(rows(count) @ weight, 0), atol=1e-4)
+        assert is_whole(loaded)
+    assert len(timed[1]) == 1
+
+
+def test_what_onnxruntime_refuses_runs_here(timed, monkeypatch):
+    monkeypatch.setattr(islands.Island, "_session", lambda self: 1 / 0)
+    loaded = front.load(model_of()[0])
+    assert loaded(rows(7)).shape == (7, 24)
+    assert not is_whole(loaded)
+    loaded(rows(8))
+    assert timed[1] == []
+
+
+def test_sums_that_saturate_are_no_faster(timed, monkeypatch):
+    model, _ = model_of(
+        body="q = QuantizeLinear(x, s) d = DequantizeLinear(q, s) h = MatMul(d, w) y = Relu(h)"
+    )
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(0.1), "s"))
+    monkeypatch.setattr(islands, "largest_int8_weight", lambda: 64)
+    front.load(model)(rows(7))
+    assert timed[1] == []
+    monkeypatch.setattr(islands, "largest_int8_weight", lambda: 127)
+    front.load(model)(rows(7))
+    assert len(timed[1]) == 1
+
+
+def test_a_model_that_depends_on_numbers_runs_whole(timed):
+    timed[0].append(THERE)
+    body = "z = NonZero(x) t = Transpose(z) c = Cast<to=1>(t) k = Slice(t, o, p) h = MatMul(x, w)"
+    model, weight = model_of(body=f"{body} y = Relu(h)")
+    model.graph.output.append(onnx.ValueInfoProto(name="c"))
+    for name in "op":
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.int64([name == "p"]), name))
+    loaded = front.load(model)
+    x = rows(7)
+    x[2] = 0
+    made, places = loaded(x)
+    assert is_whole(loaded)
+    np.testing.assert_allclose(made, np.maximum(x @ weight, 0), atol=1e-4)
+    np.testing.assert_array_equal(places, np.argwhere(x))
+
+
+def test_a_whole_model_pickles_and_has_a_builder(timed):
+    timed[0].append(THERE)
+    model, weight = model_of()
+    loaded = front.load(model)
+    loaded(rows(7))
+    other = pickle.loads(pickle.dumps(loaded))
+    np.testing.assert_allclose(other(rows(7)), np.maximum(rows(7) @ weight, 0), atol=1e-4)
+    assert is_whole(other)
+    assert [n.kind for n in loaded.builder([(7, 32)]).contents.nodes] == ["MatMul", "ReLU"]
+
+
+def test_weights_are_not_copied_for_onnxruntime():
+    model, weight = model_of()
+    loaded = front.load(model)
+    island = loaded._required._rival.island
+    assert len(island.model.SerializeToString()) < weight.nbytes / 2
+    own = loaded._model.graph.initializers["w"].const_value.numpy()
+    assert np.shares_memory(island._weights["w"], own)
