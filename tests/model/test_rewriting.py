@@ -9,7 +9,7 @@ from graphs import lacks
 import onednn_graph_py as og
 from onednn_graph_py import reference
 from onednn_graph_py.model.planning.grouping import needed
-from onednn_graph_py.model.rewriting import FIRST, rewriter, rewritten
+from onednn_graph_py.model.rewriting import PASSES, rewriter, rewritten
 from onednn_graph_py.ops import inference
 from onednn_graph_py.tools.explaining import probe
 from onednn_graph_py.tools.explaining.reasons import reasons
@@ -369,7 +369,7 @@ def newest(monkeypatch):
 
 def written(b):
     """The ops of a graph as rules write them, without those that nothing reads."""
-    return needed(b, rewritten(FIRST, b, b.nodes))
+    return needed(b, rewritten(PASSES[0], b, b.nodes))
 
 
 def evaluated(b, nodes, *arrays):
@@ -484,3 +484,105 @@ def test_one_scale_of_a_dim_of_1_is_the_tensors(axis):
     b.output(one @ other)
     wanted = (x.astype(np.float64) @ w) / 16
     np.testing.assert_allclose(b.compile()(x, w), wanted, rtol=1e-6, atol=5 * 2.0**-10)
+
+
+# -- shapes for which oneDNN has no fast kernel
+
+
+def drawn(*shape):
+    return np.random.default_rng(sum(shape)).uniform(0.5, 2, shape).astype(np.float32)
+
+
+def computed(build, *arrays, open_dims=False):
+    """Compile a function of inputs, call it, and return its result and the steps' ops."""
+    b = og.GraphBuilder()
+    shapes = [(-1, *a.shape[1:]) if open_dims and a.shape[0] > 1 else a.shape for a in arrays]
+    b.output(y=build(b, *map(b.input, shapes)))
+    model = b.compile()
+    return model(*arrays), [op for s in model.steps(*(a.shape for a in arrays)) for op in s.ops]
+
+
+BINARY = {
+    "add": np.add,
+    "multiply": np.multiply,
+    "subtract": np.subtract,
+    "divide": np.divide,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "squared_difference": lambda x, y: (x - y) ** 2,
+    "greater_equal": np.greater_equal,
+}
+PARTS = ["1111", "1511", "3111", "3511", "1147", "1141", "1541", "1517", "3141", "1117", "71", "41"]
+
+
+@pytest.mark.parametrize("open_dims", [False, True])
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("op", BINARY)
+def test_operands_that_broadcast_in_any_way_at_any_place(op, part, open_dims):
+    x, y = drawn(3, 5, 4, 7), drawn(*map(int, part))
+    if part == "71":
+        x = drawn(3, 5, 7, 9)
+    for arrays in ((x, y), (y, x)):
+        made, _ = computed(lambda b, *v: getattr(b, op)(*v), *arrays, open_dims=open_dims)
+        np.testing.assert_allclose(made, BINARY[op](*arrays), rtol=1e-6)
+
+
+@pytest.mark.parametrize("op", BINARY)
+@pytest.mark.parametrize(
+    "shapes", [((3, 5, 1), (3, 1, 9)), ((1, 1, 6), (2, 5, 1)), ((4, 1), (6,)), ((2, 1, 3), (7, 3))]
+)
+def test_both_operands_broadcast(op, shapes):
+    x, y = (drawn(*s) for s in shapes)
+    made, ops = computed(lambda b, *v: getattr(b, op)(*v), x, y)
+    np.testing.assert_allclose(made, BINARY[op](x, y), rtol=1e-6)
+    assert "Expand" in ops
+
+
+def test_a_number_less_another_is_exact_and_keeps_infinities():
+    x = np.array([[0.1, -0.0, 1, np.inf, -np.inf, 3e38, np.nan]], np.float32)
+    for number in (1.0, 0.0, -3e38, np.inf):
+        first = np.full((1, 1), number, np.float32)
+        with np.errstate(all="ignore"):
+            wanted = {"subtract": first - x, "divide": first / x, "greater_equal": first >= x}
+        for op, want in wanted.items():
+            made, _ = computed(lambda b, v, n=first, op=op: getattr(b, op)(b.constant(n), v), x)
+            # Kernels of GreaterEqual say that numbers are not below NaN.
+            np.testing.assert_array_equal(made[0, :6], want[0, :6])
+            if want.dtype != bool:
+                assert np.isnan(made[0, 6])
+                np.testing.assert_array_equal(np.signbit(made[0, :6]), np.signbit(want[0, :6]))
+
+
+REDUCED = {
+    "reduce_sum": np.sum,
+    "reduce_mean": np.mean,
+    "reduce_max": np.max,
+    "reduce_min": np.min,
+    "reduce_prod": np.prod,
+    "reduce_l1": lambda x, axis, keepdims: np.abs(x).sum(axis=axis, keepdims=keepdims),
+    "reduce_l2": lambda x, axis, keepdims: np.sqrt((x * x).sum(axis=axis, keepdims=keepdims)),
+}
+
+
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("axes", [(0,), (1,), (2,), (3,), (1, 2), (-3, 3), (0, 2), (1, 2, 3)])
+@pytest.mark.parametrize("op", REDUCED)
+def test_any_dims_are_reduced_as_the_last_ones(op, axes, keep):
+    x = drawn(2, 3, 5, 4) - 1
+    made, ops = computed(lambda b, v: getattr(b, op)(v, axes=axes, keep_dims=keep), x)
+    want = REDUCED[op](x.astype(np.float64), axis=axes, keepdims=keep)
+    np.testing.assert_allclose(made, want, rtol=1e-5, atol=1e-6)
+    axis = sorted(a % 4 for a in axes)
+    assert ("StaticTranspose" in ops) == (axis != [*range(4)][-len(axis) :])
+    assert not {"ReduceL1", "ReduceL2"} & set(ops)
+
+
+def test_unknown_dims_are_reduced_and_normalized_as_well():
+    x = drawn(6, 5, 7)
+    made, _ = computed(lambda b, v: b.reduce_max(v, axes=[1], keep_dims=True), x, open_dims=True)
+    np.testing.assert_array_equal(made, x.max(1, keepdims=True))
+    made, ops = computed(
+        lambda b, v: (v - b.reduce_mean(v, axes=[-1], keep_dims=True)) * 2.0, x, open_dims=True
+    )
+    np.testing.assert_allclose(made, (x - x.mean(-1, keepdims=True)) * 2, rtol=1e-5, atol=1e-6)
+    assert "StaticTranspose" not in ops

@@ -224,7 +224,7 @@ def test_a_defect_shows_here_and_models_avoid_it(monkeypatch, name, build):
                 compile_as_it_is(b)
         elif not row.hidden:
             with monkeypatch.context() as m:  # as the graph has it, by no rule
-                m.setattr(shared, "FIRST", ())
+                m.setattr(shared, "PASSES", ())
                 model = b.compile(known_defects="run", slow_fusions="run")
             assert not caught
             assert len(model.steps()) == 1

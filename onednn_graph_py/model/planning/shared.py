@@ -16,7 +16,7 @@ from ..building.builder import GraphBuilder, graph_of, leaving_of, readers_of
 from ..building.constant_arrays import lies_apart
 from ..building.foreign import ForeignNode
 from ..building.value import Node, Value, is_whole
-from ..rewriting import FIRST, rewritten
+from ..rewriting import PASSES, rewritten
 from .folding import FoldedConstants
 from .group_keys import form_of, values_of
 from .grouping import needed, ordered
@@ -60,7 +60,8 @@ class Shared:
         self.builder = builder
         nodes = needed(builder, builder.nodes)
         if options.policy == "fusion":
-            nodes = needed(builder, rewritten(FIRST, builder, nodes))
+            for rules in PASSES:
+                nodes = needed(builder, rewritten(rules, builder, nodes))
         self.nodes = nodes
         self.readers = readers_of(builder, self.nodes)
         self.row_major = row_major_results(self.nodes, self.readers)

@@ -8,11 +8,12 @@ from .products import PRODUCTS
 from .recipes import RECIPES
 from .rewriter import rewritten
 from .rule import Ops
+from .shapes import SHAPES
 
 __all__ = [
     "AVOIDING",
-    "FIRST",
     "FORMS",
+    "PASSES",
     "RECIPES",
     "REORDERED",
     "Ops",
@@ -22,4 +23,4 @@ __all__ = [
     "selects_by_any_shape",
 ]
 
-FIRST = (*PRODUCTS, *FUSING, *EARLY)  # the rules that write a graph before oneDNN sees it
+PASSES = ((*PRODUCTS, *FUSING, *EARLY), SHAPES)  # rules that write a graph before oneDNN sees it

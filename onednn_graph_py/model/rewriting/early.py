@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from ...base.linked import linked_version
-from ...ops.lookup import with_attribute, with_trait
 from ..building.value import Node, Value, row_major
 from .products import is_behind_a_product
-from .rule import Dims, Ops, Rule
-
-_BROADCAST = with_attribute("auto_broadcast") - {"Select"}
-_SHORT = 8  # elements of a row up to which its numbers are repeated
+from .rule import Ops, Rule
 
 # Products of more factors than these round too often.
 _MOST_FACTORS = 8
@@ -86,66 +80,10 @@ def _with_one_scale(ops: Ops, node: Node) -> bool:
     return True
 
 
-def _with_repeated_operand(ops: Ops, node: Node) -> bool:
-    """Repeat an operand where both broadcast, or where each number of one is for a short row.
-
-    oneDNN computes such elements one by one, in 25 to 170 ns each.
-    """
-    shape = ops.shapes[node.outputs[0].id]
-    sides = [_repeated_dims(ops.shapes[v.id], shape) for v in node.inputs]
-    last = len(shape) - 1
-    short = last > 0 and 1 < shape[last] < _SHORT
-    for i, side in enumerate(sides):
-        if any(shape[d] == -1 for d in side) or not (all(sides) or (short and last in side)):
-            continue
-        own = (1,) * (last + 1 - len(ops.shapes[node.inputs[i].id])) + ops.shapes[node.inputs[i].id]
-        wide = tuple(shape[d] if d in side else n for d, n in enumerate(own))
-        inputs = list(node.inputs)
-        inputs[i] = ops.expanded(inputs[i], wide)
-        ops.same(inputs)
-        return True
-    return False
-
-
-def _over_last_dims(ops: Ops, node: Node) -> bool:
-    """Move the dims that are reduced behind the others, and write norms as sums.
-
-    oneDNN reduces other dims, and to norms, one element after the other: 50 to 150 times slower.
-    """
-    x, *more = node.inputs
-    rank = len(ops.shapes[x.id])
-    axes = sorted(int(a) % rank for a in node.attr("axes") or ())
-    norm = node.kind.startswith("ReduceL") and x.dtype == "f32"
-    order = [*(i for i in range(rank) if i not in axes), *axes]
-    moved = order != [*range(rank)] and math.prod(ops.shapes[x.id][a] for a in axes) != 1
-    if more or not axes or not (norm or moved):
-        return False
-    if norm:
-        x = ops.op("Square" if node.kind == "ReduceL2" else "Abs", x)
-    if moved:
-        x = ops.op("StaticTranspose", x, order=order)
-    kept, last = bool(node.attr("keep_dims")), tuple(range(rank - len(axes), rank))
-    kind = "ReduceSum" if norm else node.kind
-    made = ops.op(kind, x, axes=last if moved else axes, keep_dims=kept)
-    if node.kind == "ReduceL2" and norm:
-        made = ops.op("Sqrt", made)
-    if moved and kept:
-        ops.op("StaticTranspose", made, order=[order.index(i) for i in range(rank)])
-    return True
-
-
-def _repeated_dims(given: Dims, shape: Dims) -> set[int]:
-    """Return the dims of a shape to which one that broadcasts has 1 or none."""
-    own = (1,) * (len(shape) - len(given)) + given
-    return {d for d, (n, wanted) in enumerate(zip(own, shape, strict=True)) if n == 1 != wanted}
-
-
 AS_PRODUCTS: Rule = Rule("as products", ("Pow",), _as_products)
 
 EARLY = (
     Rule("with one scale", {"Dequantize", "Quantize"}, _with_one_scale),
     AS_PRODUCTS,
     Rule("with operands of one shape", ("Select",), _with_one_shape),
-    Rule("with a repeated operand", _BROADCAST, _with_repeated_operand),
-    Rule("over the last dims", with_trait("reduces"), _over_last_dims),
 )

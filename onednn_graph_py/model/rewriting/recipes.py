@@ -15,6 +15,7 @@ from ...reference.windows import windows
 from ..building.value import Node, Value
 from .early import AS_PRODUCTS
 from .rule import Dims, Ops, Rule
+from .shapes import filled
 
 _REDUCTIONS = with_trait("reduces")
 _OVER_LAST = with_attribute("begin_norm_axis")
@@ -35,7 +36,7 @@ _OVER_IMAGES = with_attribute("epsilon") & with_attribute("data_format")
 
 def _as_quotient(ops: Ops, node: Node) -> bool:
     (x,) = node.inputs
-    ops.op("Divide", ops.scalar(1, x), x)
+    ops.op("Divide", filled(ops, ops.scalar(1, x), x), x)
     return True
 
 

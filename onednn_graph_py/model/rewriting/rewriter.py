@@ -30,7 +30,7 @@ def rewritten(rules: Sequence[Rule], builder: GraphBuilder, nodes: Sequence[Node
                 by_kind.setdefault(kind, []).append(rule)
     readers = dict(readers_of(builder, nodes))
     makers = {v.id: n for n in nodes for v in n.outputs}
-    every = (*builder.inputs, *builder.constants, *(v for n in nodes for v in n.outputs))
+    every = (*builder.inputs, *(v for n in nodes for v in (*n.inputs, *n.outputs)))
     shapes = {v.id: v.shape for v in every if v.shape is not None}
     written: list[Node] = []
     for node in nodes:

@@ -1,0 +1,119 @@
+"""Rules for shapes for which oneDNN has no fast kernel, but computes element by element.
+
+In 3.7 and 3.13 that takes 40 to 500 ns for each element, a hundred times as long as otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ...ops.lookup import with_attribute, with_trait
+from ..building.value import Node, Value
+from .rule import Dims, Ops, Rule
+
+_BROADCAST = with_attribute("auto_broadcast") - {"Select"}
+_SYMMETRIC = {"Add", "Multiply", "Maximum", "Minimum", "SquaredDifference"}
+_SHORT = 8  # numbers up to which one is written again and again, rather than broadcast
+
+
+def filled(ops: Ops, number: Value, x: Value) -> Value:
+    """Return what broadcasts to a value in that value's shape, which may be unknown.
+
+    Where the value is NaN the result may be NaN.
+    """
+    return ops.op("Maximum", ops.op("Minimum", x, number), number)
+
+
+def _repeated(ops: Ops, value: Value, result: Dims) -> set[int]:
+    """Return the dims along which a value is repeated to get a shape."""
+    given = ops.shapes[value.id]
+    own = (1,) * (len(result) - len(given)) + given
+    return {d for d, (n, wanted) in enumerate(zip(own, result, strict=True)) if n == 1 != wanted}
+
+
+def _widened(ops: Ops, value: Value, result: Dims, dims: set[int]) -> Value:
+    """Repeat a value along some dims of a shape; along none if one is unknown."""
+    given = ops.shapes[value.id]
+    own = (1,) * (len(result) - len(given)) + given
+    if not dims or any(result[d] == -1 for d in dims):
+        return value
+    return ops.expanded(value, tuple(result[d] if d in dims else n for d, n in enumerate(own)))
+
+
+def _without_kernel(side: set[int], result: Dims) -> set[int]:
+    """Return along which dims an operand has to be repeated, so that oneDNN has a kernel for it.
+
+    There are kernels for tensors of two dims, for a number for each channel, of the batch or not,
+    and where the dims behind the batch that are repeated come before all that are not.
+
+    - `side`: the dims along which it is repeated
+    """
+    rank = len(result)
+    whole = [d for d in range(1, rank) if d not in side and result[d] != 1]
+    last = max(whole, default=0)
+    if math.prod(result[last + 1 :]) < _SHORT and -1 not in result[last + 1 :]:
+        return {d for d in side if d > min(whole, default=0)}
+    if rank < 3:
+        return set()
+    if not whole:
+        return {1} & side if 0 not in side else set()
+    return set() if whole == [1] else {d for d in side if d > whole[0]}
+
+
+def _without_slow_broadcasts(ops: Ops, node: Node) -> bool:
+    """Let only the second operand be repeated, in a way for which there are kernels."""
+    result = ops.shapes[node.outputs[0].id]
+    operands = list(node.inputs)
+    sides = [_repeated(ops, v, result) for v in operands]
+    if not any(sides):
+        return False
+    if all(sides):
+        known = [i for i in (0, 1) if all(result[d] != -1 for d in sides[i])]
+        if not known:
+            return False
+        operands[known[0]] = _widened(ops, operands[known[0]], result, sides[known[0]])
+        sides[known[0]] = set()
+    narrow = 1 if sides[1] else 0
+    full = operands[1 - narrow]
+    part = _widened(ops, operands[narrow], result, _without_kernel(sides[narrow], result))
+    if narrow or node.kind in _SYMMETRIC:
+        swapped = not narrow and node.kind not in ("Add", "Multiply")  # it swaps those itself
+        if not ops.nodes and not swapped:
+            return False
+        ops.same((full, part))
+    elif node.kind == "Subtract":
+        ops.op("Add", ops.op("Multiply", full, ops.scalar(-1, full)), part)
+    else:
+        ops.same((filled(ops, part, full), full))
+    return True
+
+
+def _over_last_dims(ops: Ops, node: Node) -> bool:
+    """Move the dims that are reduced behind the others, and write norms as sums."""
+    x, *more = node.inputs
+    rank = len(ops.shapes[x.id])
+    axes = sorted(int(a) % rank for a in node.attr("axes") or ())
+    norm = node.kind.startswith("ReduceL") and x.dtype == "f32"
+    order = [*(i for i in range(rank) if i not in axes), *axes]
+    moved = order != [*range(rank)] and math.prod(ops.shapes[x.id][a] for a in axes) != 1
+    if more or not axes or not (norm or moved):
+        return False
+    if norm:
+        x = ops.op("Square" if node.kind == "ReduceL2" else "Abs", x)
+    if moved:
+        x = ops.op("StaticTranspose", x, order=order)
+    kept, last = bool(node.attr("keep_dims")), tuple(range(rank - len(axes), rank))
+    kind = "ReduceSum" if norm else node.kind
+    made = ops.op(kind, x, axes=last if moved else axes, keep_dims=kept)
+    if node.kind == "ReduceL2" and norm:
+        made = ops.op("Sqrt", made)
+    if moved and kept:
+        ops.op("StaticTranspose", made, order=[order.index(i) for i in range(rank)])
+    return True
+
+
+SHAPES = (
+    Rule("without slow broadcasts", _BROADCAST, _without_slow_broadcasts),
+    Rule("over the last dims", with_trait("reduces"), _over_last_dims),
+)
+"""They come after those that look for patterns, which ops have as users write them."""
