@@ -95,8 +95,9 @@ def _over_last_dims(ops: Ops, node: Node) -> bool:
     axes = sorted(int(a) % rank for a in node.attr("axes") or ())
     norm = node.kind.startswith("ReduceL") and x.dtype == "f32"
     order = [*(i for i in range(rank) if i not in axes), *axes]
-    moved = order != [*range(rank)] and math.prod(ops.shapes[x.id][a] for a in axes) != 1
-    if more or not axes or not (norm or moved):
+    moved = order != [*range(rank)]
+    reduces = math.prod(ops.shapes[x.id][a] for a in axes) != 1
+    if more or not reduces or not (norm or moved):
         return False
     if norm:
         x = ops.op("Square" if node.kind == "ReduceL2" else "Abs", x)
