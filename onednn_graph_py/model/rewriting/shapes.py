@@ -9,6 +9,7 @@ import math
 
 from ...ops.lookup import with_attribute, with_trait
 from ..building.value import Node, Value
+from .products import is_behind_a_product
 from .rule import Dims, Ops, Rule
 
 _BROADCAST = with_attribute("auto_broadcast") - {"Select"}
@@ -75,10 +76,12 @@ def _without_slow_broadcasts(ops: Ops, node: Node) -> bool:
         sides[known[0]] = set()
     narrow = 1 if sides[1] else 0
     full = operands[1 - narrow]
+    fusible = narrow or node.kind in ("Add", "Multiply")  # which oneDNN swaps itself
+    if not ops.nodes and fusible and is_behind_a_product(ops, full):
+        return False
     part = _widened(ops, operands[narrow], result, _without_kernel(sides[narrow], result))
     if narrow or node.kind in _SYMMETRIC:
-        swapped = not narrow and node.kind not in ("Add", "Multiply")  # it swaps those itself
-        if not ops.nodes and not swapped:
+        if not ops.nodes and fusible:
             return False
         ops.same((full, part))
     elif node.kind == "Subtract":
