@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchdnn_options import Rewriting, parse_rewritings
+from benchdnn_rewriting import Rewriting, parse_rewritings
 
 from onednn_graph_py.serialization import GraphDocument, parse
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from benchdnn_lists import Listed, cases_of_list
-from benchdnn_options import Rewriting, parse_rewritings
+from benchdnn_rewriting import Rewriting, parse_rewritings
 from graphs import LINKED
 
 import onednn_graph_py as og
