@@ -38,17 +38,6 @@ positive = _number(float, "positive", lambda n: n > 0)
 seconds = _number(float, "a time from 0 on", lambda n: isfinite(n) and n >= 0)
 
 
-def add_set(parser: ArgumentParser, help: str) -> None:
-    """Add ``--set OPTION``; parsed options begin with dashes, as benchdnn's do."""
-
-    def dashed(option: str) -> str:
-        return option if option.startswith("--") else f"--{option}"
-
-    parser.add_argument(
-        "--set", action="append", default=[], type=dashed, metavar="OPTION", help=help
-    )
-
-
 def add_seed(parser: ArgumentParser) -> None:
     """Add ``--seed``."""
     parser.add_argument(

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from ...base.errors import InvalidArgumentsError
-from ...base.text.options import add_command, add_forms, add_set, at_least
+from ...base.text.options import add_command, add_forms, at_least
 from ...serialization import load
 from ...tools import tuning
 from .command import require_packages
@@ -20,7 +20,7 @@ def _tune(arguments: argparse.Namespace) -> int:
         from ..model import load as load_onnx
 
         model = load_onnx(arguments.file, threads=arguments.threads, tune="full")
-        sizes = parsed(word.removeprefix("--") for word in arguments.set)
+        sizes = parsed(arguments.set)
         model.compile(chosen_shapes(model.input_dims, sizes)[0])
     elif arguments.set:
         raise InvalidArgumentsError("--set: only an ONNX model has open dims to set")
@@ -46,7 +46,13 @@ def add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         more="Exit status: 0; 2 if the file or an option can't be read.",
     )
     parser.add_argument("file", help="an ONNX model, or a graph's JSON file")
-    add_set(parser, "sizes of an ONNX model's open dims, such as batch=1")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=SIZE",
+        help="sizes of an ONNX model's open dims, such as batch=1",
+    )
     parser.add_argument("--threads", type=at_least(1), help="threads per call")
     add_forms(parser, json="print JSON")
     parser.set_defaults(run=_tune)
