@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from gallery.__main__ import main
 from gallery._epilogue import BINARY, UNARY, chain, epilogue
 from gallery.measure import VERDICTS, Result
 from gallery.pattern import Case, Deviation, Pattern, patterns
+from onednn_graph_py.model.checking import verify
 from onednn_graph_py.safety import table
 
 # What the project's inventory of the documents numbers.
@@ -48,9 +50,16 @@ def test_no_row_is_missing():
 
 
 @pytest.mark.parametrize("number", PATTERNS)
-def test_each_case_becomes_what_is_told(number):
+def test_each_case_becomes_what_is_told(number, monkeypatch):
     pattern = PATTERNS[number]
-    results = [measure.measure(pattern, case, timed=False) for case in pattern.cases]
+    # Tolerances of one perturbed run are smaller than those of four, and take less time to find.
+    with monkeypatch.context() as patch:
+        patch.setattr(verify, "Expected", partial(verify.Expected, samples=1))
+        strict = [measure.measure(pattern, case, timed=False) for case in pattern.cases]
+    results = [
+        measure.measure(pattern, case, timed=False) if result.failed else result
+        for case, result in zip(pattern.cases, strict, strict=True)
+    ]
     assert [f"{r.dtypes}, {r.case}: {r.verdict}: {r.note}" for r in results if r.failed] == []
     # Each run gives ops other ids.
     assert [r.note for r in results if re.search(r"\bop \d", r.note)] == []
