@@ -53,14 +53,15 @@ def test_new_values_at_a_reused_address_are_used():
         np.testing.assert_array_equal(product(weights)(X), X @ weights)
 
 
-def test_thousands_of_models_made_and_dropped_are_right():
+def test_models_made_and_dropped_by_the_hundred_are_right():
+    """Of 300 graphs that oneDNN takes for one, it computes 299 with a former one's constants."""
     shapes = [(64, n) for n in (8, 16, 32, 48)]
     kept = []
-    for i, shape in zip(range(2000), itertools.cycle(shapes)):
+    for i, shape in zip(range(600), itertools.cycle(shapes)):
         weights = whole(i, *shape)
         model = product(weights)
         np.testing.assert_array_equal(model(X), X @ weights)
-        if i % 100 == 0:
+        if i % 30 == 0:
             kept.append((model, weights))
     for model, weights in kept:
         np.testing.assert_array_equal(model(X), X @ weights)
