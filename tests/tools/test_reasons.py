@@ -215,11 +215,6 @@ def int8_product(b):
     return b.op("MatMul", x, w, name="fc")
 
 
-def f32_weights_of_an_int8_product(b):
-    x = dequantized(b, b.input((4, 16), "u8"), name="from_x")
-    return quantized(b, b.op("MatMul", x, noise(16, 8), name="fc"), "s8", 0.1, "to_y")
-
-
 def scales_per_channel(b):
     more = {"scales": [0.1] * 8, "zps": [0] * 8, "qtype": "per_channel", "axis": 1}
     return quantized(b, int8_product(b), "s8", name="to_y", **more)
@@ -243,24 +238,10 @@ def depthwise_of_s8(b):
     return b.op("Convolution", x, w, groups=2, name="conv", **UNIT)
 
 
-def int8_pool(kind):
-    def build(b):
-        x = dequantized(b, b.input((1, 6, 6, 8), "u8"), name="from_x")
-        more = {"exclude_pad": True} if kind == "AvgPool" else {}
-        return b.op(kind, x, name="pool", **POOL, **more)
-
-    return build
-
-
 def int8_pool_and_relu(b):
     x = dequantized(b, b.input((1, 6, 6, 8), "s8"), name="from_x")
     y = b.op("ReLU", b.op("MaxPool", x, name="pool", **POOL), name="act")
     return quantized(b, y, "s8", name="to_y")
-
-
-def half_quantized_concat(b):
-    x = dequantized(b, b.input((4, 16), "u8"), name="from_x")
-    return quantized(b, b.op("Concat", x, b.input((4, 16)), axis=1, name="join"), "u8", name="to_y")
 
 
 def concat_of_other_scales(b):
@@ -349,6 +330,8 @@ class Case:
 # Without it int8 products saturate, so that models run them in parts, and int8 in their place does
 # not help.
 VNNI = current().has("vnni")
+# With these a rule repeats a number, which oneDNN broadcasts slowly as the first operand.
+FILLING = ("Minimum", "Maximum")
 
 CASES = [
     Case(second_reader, "fc", "alone", "do not return 'y'", "returned as 'y'"),
@@ -386,21 +369,19 @@ CASES = [
         until=(3, 13),
     ),
     Case(strided_attention, "scores", "in parts", "row-major", "strided inputs", until=(3, 8)),
-    Case(
-        f32_weights_of_an_int8_product, "fc", "alone",
-        "before the weights of MatMul 'fc'" if VNNI else None,
-    ),
     Case(scales_per_channel, "fc", "in parts", "per_tensor", "scales per channel"),
     Case(residual_of_other_sign, "fc", "in parts", "result of Quantize 'to_y' u8", "u8 and s8 mix"),
-    Case(weights_with_a_zero_point, "conv", "in parts", "set zps", "compile failed"),
+    Case(
+        weights_with_a_zero_point, "conv", "in parts", "set zps",
+        "the zero point of weights" if VNNI and LINKED < (3, 8) else "compile failed",
+    ),
     Case(
         depthwise_of_s8, "conv", "in parts", "input 0 of Dequantize 'from_x' u8",
         "one channel a group" if VNNI else "this CPU has no VNNI",
     ),
-    Case(int8_pool("MaxPool"), "pool", "alone", "after MaxPool 'pool'", name="int8 MaxPool"),
-    Case(int8_pool("AvgPool"), "pool", "alone", "after AvgPool 'pool'", name="int8 AvgPool"),
-    Case(int8_pool_and_relu, "pool", "in parts", "after MaxPool 'pool'", "rounds"),
-    Case(half_quantized_concat, "join", "alone", "before input 1"),
+    Case(
+        int8_pool_and_relu, "pool", "in parts", None if lacks("bf16") else "in bf16", "rounds"
+    ),
     Case(concat_of_other_scales, "join", "alone", "the scale and zero point of"),
     Case(concat_of_other_scales, "from_x", "alone", "the scale and zero point of"),
     Case(norm_with_a_zero_point, "from_x", "alone", "set zps of Dequantize 'from_x' to 0"),
@@ -668,7 +649,7 @@ def test_powers_that_rules_write_as_products_are_supported(beta, ops):
     b = built(power(beta))
     model = modelled(b)
     steps = [s for s in model.steps() if "pow" in s.names]
-    assert tuple(kind for s in steps for kind in s.ops) == ops
+    assert tuple(kind for s in steps for kind in s.ops if kind not in FILLING) == ops
     assert {s.implementation for s in steps} == {"oneDNN"} and model.verify()
     assert "unsupported" not in {r.status for r in reasons(b)}
 
@@ -734,7 +715,7 @@ def test_a_change_is_for_its_graph_and_those_alike():
     (reason,) = [r for r in reasons(b) if r.op == "one_over"]
     change, times_one = reason.changes
     alike = change.apply(built(behind_sigmoid))
-    assert [n.kind for n in alike.nodes] == ["Sigmoid", "Divide"]
+    assert [n.kind for n in alike.nodes if n.kind not in FILLING] == ["Sigmoid", "Divide"]
     alike = times_one.apply(built(behind_sigmoid))
     assert [n.kind for n in alike.nodes] == ["Sigmoid", "Reciprocal", "Multiply"]
     with pytest.raises(og.InvalidArgumentsError, match="graph: op 1 must be a Reciprocal, got"):
@@ -825,7 +806,8 @@ def test_equal_layers_are_searched_once(monkeypatch):
         assert [r.op for r in mine] == [f"one_over{i}" for i in range(layers)]
         told = [r for r in mine if r.changes]
         for r in told:
-            assert r.changes[0].description == f"write Reciprocal {r.op!r} as a Divide (Divide)"
+            said = r.changes[0].description
+            assert said.startswith(f"write Reciprocal {r.op!r} as a Divide (")
         check_change(b, told[-1], told[-1].changes[0])
         others = {r.why for r in mine if not r.changes}
         assert others == {f"as Reciprocal {told[-1].op!r}, whose surroundings look the same"}
@@ -870,7 +852,8 @@ def test_a_pattern_that_does_not_fuse_has_a_reason(pattern, case):
     if len(steps) == 1 and steps[0].implementation == "oneDNN" and not steps[0].why:
         assert found == ()
     elif case.partitions == 1:
-        assert found, steps
+        # Ops that rules of shapes write in another way have no reason.
+        assert found or {k for s in steps for k in s.ops} - {n.kind for n in b.nodes}, steps
     elif any(s.implementation != "oneDNN" for s in steps):
         assert "unsupported" in [r.status for r in found]
     check_slow_splits(b, sizes, found)

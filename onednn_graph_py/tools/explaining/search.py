@@ -14,7 +14,6 @@ from . import (
     changes_kinds,
     changes_operands,
     changes_order,
-    changes_quantization,
 )
 from .changes import Around, Change, Family, called
 from .probe import Probe, Tried, near_defect
@@ -32,7 +31,6 @@ FAMILIES: dict[str, Family] = {
     "scales and zero points": changes_attributes.scales_and_zero_points,
     "the form of operands": changes_operands.operand_forms,
     "strides": changes_operands.plain_strides,
-    "quantization": changes_quantization.missing_quantization,
     "integer types": changes_dtype.integer_types,
     "the types of parameters": changes_dtype.parameter_types,
     "data types of the op": changes_dtype.op_types,
