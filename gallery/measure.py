@@ -22,9 +22,9 @@ from onednn_graph_py.model.building.builder import GraphBuilder, leaving_of, rea
 from onednn_graph_py.model.building.value import Node
 from onednn_graph_py.model.checking.filling import fill_inputs
 from onednn_graph_py.model.planning import engine_of
+from onednn_graph_py.model.planning.group import group_of
 from onednn_graph_py.model.running.model import CompiledGraph
 from onednn_graph_py.ops.terms import Version
-from onednn_graph_py.safety.nodes import group_of
 from onednn_graph_py.safety.table import wrong_result
 
 from .pattern import Case, Pattern

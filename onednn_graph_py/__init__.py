@@ -96,7 +96,6 @@ from .base.errors import (
     UnimplementedError,
 )
 from .base.linked import version, version_t
-from .base.loading import old_paths as old_paths
 from .model import methods as methods
 
 __version__: str = vars(_core)["__version__"]
@@ -152,7 +151,6 @@ _MODULES = {
     "base": ("ocl_interop", "sycl_interop"),
     "tools": ("capture", "export", "parallel", "replay", "selftest", "shrinking", "tuning"),
 }
-_GONE = {"patterns": "in a clone, ./dev patterns runs the gallery of fusion patterns"}
 _MODULE_OF = {name: module for module, names in _LATE.items() for name in names}
 _MOVED = {name: f"{package}.{name}" for package, names in _MODULES.items() for name in names}
 
@@ -160,14 +158,13 @@ _MOVED = {name: f"{package}.{name}" for package, names in _MODULES.items() for n
 def __getattr__(name: str) -> Any:
     module = f"{__name__}.{_MODULE_OF.get(name) or _MOVED.get(name, name)}"
     try:
-        if name.startswith("_") or name in _GONE:
+        if name.startswith("_"):
             raise ModuleNotFoundError(name=module)
         found = import_module(module)
     except ModuleNotFoundError as e:
         if e.name != module:
             raise
-        hint = f": {_GONE[name]}" if name in _GONE else ""
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}") from None
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
     made = getattr(found, name) if name in _MODULE_OF else found
     globals()[name] = made
     return made

@@ -116,6 +116,10 @@ class Call:
             return self.outputs[i]
         return Operand(self.label, f"output {i}")
 
+    def has(self, port: str) -> bool:
+        """Return whether an optional input of this name is given."""
+        return port in [p.name for p in self.schema.inputs[: len(self.inputs)]]
+
     def attr(self, name: str) -> Any:
         """Return an attribute's value: the one that is set, or the default, or None."""
         return self.schema.value_of(name, self.attrs)

@@ -11,6 +11,7 @@ from ..base.linked import linked_version
 from .attributes import normalize
 from .call import Call, Operand
 from .row import Port, Row
+from .shapes.elementwise import merged
 from .tensor_spec import SpecLike, TensorSpec, spec_of
 from .terms import Version, label_of
 
@@ -132,11 +133,7 @@ def _inferred(call: Call, fixed: Mapping[str, Operand]) -> tuple[TensorSpec, ...
                 dtype = chosen.dtype
             else:
                 dtype = _open_type(call, i, call.schema.types[port.type])
-        if shape is None:
-            shape = given.shape
-        elif given.shape is not None:
-            shape = tuple(g if s < 0 else s for s, g in zip(shape, given.shape, strict=True))
-        made.append(TensorSpec(shape, dtype))
+        made.append(TensorSpec(merged(shape, given.shape), dtype))
     return tuple(made)
 
 

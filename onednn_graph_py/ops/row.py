@@ -94,11 +94,11 @@ class Row:
 
     kind: str  # oneDNN's name, such as `Convolution`
     summary: str  # its computation, in a sentence
-    # `Call` and `Use` have a row and so stand above it; `OpSchema` types these functions.
+    # A `Call` has a row and so stands above it; `OpSchema` types these functions.
     # takes a `Call`; raises `InvalidShapeError` if the inputs don't fit together, and returns the
     # outputs' shapes as far as they follow
     infer: Callable[..., list[Shape]]
-    work: Callable[..., int]  # takes a `Use`; counts its operations (`onednn_graph_py.ops.work`)
+    work: Callable[..., int]  # takes a `Call`; counts its operations (`onednn_graph_py.ops.work`)
     # inputs, outputs: its ports, in order
     inputs: tuple[Port, ...] = (Port("src"),)
     outputs: tuple[Port, ...] = (Port("dst"),)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .call import Call
+from .call import Call, Operand
 from .describe import signature, text
 from .inference import infer_outputs
 from .row import Row
 from .tensor_spec import TensorSpec
 from .terms import Shape
-from .work import Use, Work
+from .work import Work
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -48,7 +48,8 @@ class OpSchema(Row):
         >>> ops.MatMul.flop([(4, 16), (16, 8)], [(4, 8)], {})
         1024
         """
-        return self.work(Use(self, inputs, outputs, attrs))
+        read, made = ([Operand("", "", tuple(s)) for s in shapes] for shapes in (inputs, outputs))
+        return self.work(Call(self, "", read, made, attrs))
 
     @property
     def __doc__(self) -> str:  # type: ignore[override]

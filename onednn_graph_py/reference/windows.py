@@ -116,22 +116,6 @@ def windows(
     - `count`: the number of windows, for each spatial dim
     """
     window = window_of(call, tuple(kernel))
-    begin = window.pads_begin
-    if window.auto_pad == "VALID":
-        begin = (0,) * len(kernel)
-    elif window.same:
-        transposed = call.kind.startswith("ConvTranspose")
-        begin = tuple(
-            _same_padding(0 if transposed else size, k, s, d, lower=window.auto_pad == "SAME_LOWER")
-            for size, k, s, d in zip(spatial, kernel, window.strides, window.dilations, strict=True)
-        )
+    transposed = call.kind.startswith("ConvTranspose")
+    begin = tuple(window.begin(i, 0 if transposed else size) for i, size in enumerate(spatial))
     return Windows(tuple(count), window.kernel, window.strides, window.dilations, begin)
-
-
-def _same_padding(size: int, kernel: int, stride: int, dilation: int, *, lower: bool) -> int:
-    """Return the padding before the data that gives size / stride windows, rounded up.
-
-    For a transposed convolution the size is 0, as its output is exactly stride times its input.
-    """
-    total = max((kernel - 1) * dilation + 1 - (size % stride or stride), 0)
-    return (total + lower) // 2

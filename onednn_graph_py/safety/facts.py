@@ -146,12 +146,7 @@ class Slide(NamedTuple):
 
     def begin(self, dim: int) -> int:
         """Return the padding before the data along a spatial dim."""
-        window = self.window
-        if not window.same:
-            return window.pads_begin[dim] if window.auto_pad == "None" else 0
-        last = (self.result.spatial[dim] - 1) * window.strides[dim]
-        both = max(last + window.extent(dim) - self.source.spatial[dim], 0)
-        return both // 2 if window.auto_pad == "SAME_UPPER" else both - both // 2
+        return self.window.begin(dim, self.source.spatial[dim])
 
     def padded(self) -> bool:
         """Whether there is any padding."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from .calls import Op
-from .nodes import NodeLike
 
-_Op = TypeVar("_Op", bound=Op | NodeLike)
+_Op = TypeVar("_Op", bound=Any)  # an op of the mirror, or of a builder
 
 CRASHING = frozenset({"Convolution", "Dequantize"})
 """The kinds of ops in every graph that crashes oneDNN while it looks for fusions."""

@@ -10,9 +10,9 @@ from op_comparison import compare
 
 import onednn_graph_py as og
 from onednn_graph_py.machine import current, isa
+from onednn_graph_py.model.planning.group import group_of
 from onednn_graph_py.reference import call_of, evaluate
 from onednn_graph_py.reference.rounding import NUMPY_DTYPES, dtype_name
-from onednn_graph_py.safety.nodes import group_of
 from onednn_graph_py.safety.table import wrong_result
 from onednn_graph_py.tools.selftest.draft import Draft
 from onednn_graph_py.tools.selftest.ops import drawn, source

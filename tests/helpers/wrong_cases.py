@@ -12,8 +12,8 @@ from graphs import LINKED
 import onednn_graph_py as og
 from onednn_graph_py.machine import Conditions
 from onednn_graph_py.model.building.builder import leaving_of, readers_of
+from onednn_graph_py.model.planning.group import group_of
 from onednn_graph_py.safety.group import Group
-from onednn_graph_py.safety.nodes import group_of
 
 PER_TENSOR = {"qtype": "per_tensor", "zps": [0]}
 UNIT = {"scales": [1.0], **PER_TENSOR}

@@ -31,10 +31,10 @@ from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.machine.store import processor
 from onednn_graph_py.model.checking.verify import reference_values
 from onednn_graph_py.model.planning import shared
+from onednn_graph_py.model.planning.group import group_of
 from onednn_graph_py.model.planning.work import none_is_brief
 from onednn_graph_py.reference import round_to
 from onednn_graph_py.safety.defect import OUT_OF_BOUNDS, WRONG
-from onednn_graph_py.safety.nodes import group_of
 from onednn_graph_py.safety.saturation import LARGEST_WEIGHT, magnitude_of
 from onednn_graph_py.safety.table import DEFECTS, of_effect, wrong_result
 

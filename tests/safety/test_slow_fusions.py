@@ -9,9 +9,9 @@ from wrong_cases import AMX, NEW, OLD, OPENMP, attention, before
 
 import onednn_graph_py as og
 from onednn_graph_py.machine import current
+from onednn_graph_py.model.planning.group import group_of
 from onednn_graph_py.model.planning.work import may_be_slow
 from onednn_graph_py.safety.defect import SLOW
-from onednn_graph_py.safety.nodes import group_of
 from onednn_graph_py.safety.table import faster_form, of_effect, slow_fusion
 from onednn_graph_py.tools.kernels import job_of, kernels_of
 

@@ -16,7 +16,7 @@ from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.machine.pace import Pace
 from onednn_graph_py.model.checking.verify import reference_values
 from onednn_graph_py.model.planning import pace
-from onednn_graph_py.safety.nodes import group_of
+from onednn_graph_py.model.planning.group import group_of
 from onednn_graph_py.safety.table import slow_fusion
 from onednn_graph_py.tools.explaining import probe
 from onednn_graph_py.tools.explaining.probe import Probe

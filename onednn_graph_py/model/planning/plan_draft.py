@@ -15,13 +15,13 @@ from ... import _core
 from ...machine import Conditions, current
 from ...machine.cpu_runtime import threads_can_be_set
 from ...safety.group import Group
-from ...safety.nodes import group_of
 from ..building.builder import GraphBuilder, graph_of, leaving_of
 from ..building.foreign import ForeignNode
 from ..building.infer import infer_rest
 from ..building.value import Node, Value
 from ..rewriting import complete
 from ..verdicts import Judge, Subject, subject_of
+from .group import group_of
 from .group_keys import layout_of
 from .options import CompileOptions
 from .plan import PlannedStep

@@ -87,6 +87,17 @@ class Window:
         """Whether paddings make the output size the input size divided by the stride."""
         return self.auto_pad in ("SAME_UPPER", "SAME_LOWER")
 
+    def begin(self, i: int, size: int) -> int:
+        """Return the padding before the data along a dim.
+
+        - `size`: the data's; 0 for a transposed convolution, whose output is exactly the stride
+          times its input
+        """
+        if not self.same:
+            return 0 if self.auto_pad == "VALID" else self.pads_begin[i]
+        both = max(self.extent(i) - (size % self.strides[i] or self.strides[i]), 0)
+        return (both + (self.auto_pad == "SAME_LOWER")) // 2
+
     def slide(self, i: int, size: int, ceil: bool = False) -> int:
         """Return the number of windows along a dim, the output size of convolution and pooling."""
         if size < 0 or (self.kernel[i] < 0 and not self.same):

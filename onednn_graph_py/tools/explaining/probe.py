@@ -20,9 +20,9 @@ from ...model.building.value import Node, Value, is_whole
 from ...model.planning import CompileOptions, SlowFusions, engine_of, partitions
 from ...model.planning.choosing import split_for_speed
 from ...model.planning.fates import Candidate, Refused, Slow, Wrong, add_group, known_defect
+from ...model.planning.group import group_of
 from ...model.planning.plan_draft import PlanDraft
 from ...model.rewriting.rebuild import Copy, Edit, rebuild, values_of
-from ...safety.nodes import group_of
 from ...safety.table import wrong_result
 
 # Of a graph with more ops, only a part is tried: about this many around the op, in whole groups.

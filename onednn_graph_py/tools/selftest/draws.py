@@ -315,7 +315,7 @@ def _integers(d: Draft) -> Value:
     return blocks.linear(
         x, whole, d.operand((outputs,)), scales=scales, zero_points=d.pick((None, zps)),
         transpose_b=turned, activation=d.pick((None, "relu", "silu")),
-        activations=d.pick(("int8", "int8", "exact")), groups=d.pick(("column", "exact")),
+        activations=d.pick(("int8", "int8", "exact")),
     )  # fmt: skip
 
 

@@ -3,72 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from .. import _core
-from ..base.linked import linked_version
-from ..ops.terms import Version, label_of
-from .calls import Op, Tensor, schema_of
-from .group import Group
-
-
-class ValueLike(Protocol):
-    """A tensor of a graph that is being built."""
-
-    @property
-    def id(self) -> int:
-        """A number that no other value has."""
-
-    @property
-    def shape(self) -> tuple[int, ...] | None:
-        """The declared shape; -1 for an unknown dim, None for an unknown rank."""
-
-    @property
-    def dtype(self) -> str:
-        """The data type, by oneDNN's name."""
-
-    @property
-    def strides(self) -> tuple[int, ...] | None:
-        """The strides in elements; None if they are row-major."""
-
-    @property
-    def data(self) -> npt.NDArray[Any] | None:
-        """The elements of a constant; None for other values."""
-
-
-class NodeLike(Protocol):
-    """An op of a graph that is being built."""
-
-    @property
-    def id(self) -> int:
-        """A number that no other op has."""
-
-    @property
-    def kind(self) -> str:
-        """The kind of op, by oneDNN's name."""
-
-    @property
-    def name(self) -> str:
-        """The name that the caller gave."""
-
-    @property
-    def inputs(self) -> Sequence[ValueLike]:
-        """The values that the op reads, in order."""
-
-    @property
-    def outputs(self) -> Sequence[ValueLike]:
-        """The values that the op makes, in order."""
-
-    @property
-    def attrs(self) -> Mapping[str, Any]:
-        """The attributes that are set."""
+from ... import _core
+from ...base.linked import linked_version
+from ...ops.terms import Version, label_of
+from ...safety.calls import Op, Tensor, schema_of
+from ...safety.group import Group
+from ..building.value import Node, Value
 
 
 def _tensor(
-    value: ValueLike, shape: tuple[int, ...] | None, layout: _core.logical_tensor | None
+    value: Value, shape: tuple[int, ...] | None, layout: _core.logical_tensor | None
 ) -> Tensor:
     if layout is None:
         kind = _core.logical_tensor.layout_type.strided
@@ -87,7 +34,7 @@ def _tensor(
 
 
 def group_of(
-    nodes: Iterable[NodeLike],
+    nodes: Iterable[Node],
     shapes: Mapping[int, tuple[int, ...]] | None = None,
     *,
     layouts: Mapping[int, _core.logical_tensor] | None = None,
@@ -111,7 +58,7 @@ def group_of(
     version = version or linked_version()
     tensors: dict[int, Tensor] = {}
 
-    def read(values: Sequence[ValueLike]) -> tuple[Tensor, ...]:
+    def read(values: Sequence[Value]) -> tuple[Tensor, ...]:
         for value in values:
             if value.id not in tensors:
                 shape = known.get(value.id, value.shape)
