@@ -104,7 +104,8 @@ def make_engine_with_allocator(
 ) -> engine:
     """Make an engine that takes its memory from `alloc`, and keeps it alive.
 
-    Mirrors ``dnnl::graph::ocl_interop::make_engine_with_allocator``.
+    Mirrors ``dnnl::graph::ocl_interop::make_engine_with_allocator``; its errors are those of
+    `make_engine`.
 
     Parameters
     ----------
@@ -112,13 +113,6 @@ def make_engine_with_allocator(
     context : pyopencl.Context or int
     alloc : allocator
         An allocator of `make_allocator`.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        oneDNN can't use the device, or the context does not have it.
-    TypeError
-        An argument is of another type.
     """
     what = "make_engine_with_allocator"
     _ocl.require(what)

@@ -205,7 +205,8 @@ def make_engine_with_allocator(
 ) -> engine:
     """Make an engine that takes its memory from `alloc`, and keeps it alive.
 
-    Mirrors ``dnnl::graph::sycl_interop::make_engine_with_allocator``.
+    Mirrors ``dnnl::graph::sycl_interop::make_engine_with_allocator``; its errors are those of
+    `make_engine`.
 
     Parameters
     ----------
@@ -213,13 +214,6 @@ def make_engine_with_allocator(
         As in `make_engine`; `context` is None with a queue.
     alloc : allocator
         An allocator of `make_allocator` or `make_usm_allocator`.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        oneDNN can't use the device, or the context does not have it.
-    TypeError
-        An argument is of another type.
     """
     _sycl.require("make_engine_with_allocator")
     if not isinstance(alloc, _device_allocator):

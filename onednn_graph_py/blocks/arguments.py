@@ -102,9 +102,9 @@ def need_integer_math(block: str, what: str, b: GraphBuilder, dtype: str) -> Non
     """
     mode = b.fpmath_mode.name
     wide_enough = dtype == "f32" or mode in (dtype, "any")
-    if not getattr(b, "apply_to_int", False) or not wide_enough:
+    if not (b.apply_to_int and wide_enough):
         asked = "strict" if dtype == "f32" else dtype
         raise InvalidArgumentsError(
             f"{block}: {what} needs GraphBuilder(fpmath_mode={asked!r}, apply_to_int=True), got "
-            f"fpmath_mode={mode!r}, apply_to_int={getattr(b, 'apply_to_int', False)}"
+            f"fpmath_mode={mode!r}, apply_to_int={b.apply_to_int}"
         )

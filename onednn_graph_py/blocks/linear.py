@@ -105,7 +105,7 @@ def _of_integers(
     added = None if bias is None else _bias(x, bias, x.dtype, outputs)
     inner = name if activation is None else part(name, "linear")
     narrow = inner if added is None else part(name, "without bias")
-    integers, step = rounded(x, name)
+    integers, step = rounded(x, name=name)
     y = _product(integers, weights.by_column(), name)
     scaled = narrow if x.dtype == "f32" else part(name, "scaled")
     if -1 in (y.shape or ()):

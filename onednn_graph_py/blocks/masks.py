@@ -7,10 +7,8 @@ keys, and the result is multiplied by 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
-from weakref import WeakKeyDictionary
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +22,7 @@ from ..ops.terms import shape_text
 from ..reference.rounding import float_info
 from .arguments import need_rank, operand
 from .heads import Heads
-from .parts import op, part, reshape
+from .parts import once, op, part, reshape
 
 Array = npt.NDArray[Any]
 
@@ -72,31 +70,6 @@ def checked(given: Any, heads: Heads, b: GraphBuilder, dtypes: tuple[str, ...]) 
 def _has_mode() -> bool:
     """Return whether SoftMax has the attribute mode."""
     return linked_version() >= (3, 8)
-
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-_MADE: WeakKeyDictionary[GraphBuilder, dict[Hashable, Any]] = WeakKeyDictionary()
-
-
-def _once(
-    make: Callable[Concatenate[Value, _P], _T],
-) -> Callable[Concatenate[Value, _P], _T]:
-    """Let a function make the same of a mask only once, as all layers of a model have one mask.
-
-    Keyword arguments, such as names, don't matter.
-    """
-
-    @wraps(make)
-    def kept(mask: Value, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        made = _MADE.setdefault(mask.builder, {})
-        key = (make.__name__, mask.id, args)
-        if key not in made:
-            made[key] = make(mask, *args, **kwargs)
-        found: _T = made[key]
-        return found
-
-    return kept
 
 
 def applied(
@@ -222,7 +195,7 @@ def _masked_rows(mask: Mask | None) -> Array | bool:
     return False if mask is None else np.all(np.isneginf(mask), -1, keepdims=True)
 
 
-@_once
+@once
 def _shown(x: Value, heads: Heads, *, name: str | None) -> tuple[Value, Value]:
     """Replace rows of -inf by rows of 0.
 
@@ -304,13 +277,13 @@ def _with_table(mask: Mask | None, heads: Heads, causal: str, name: str | None) 
     return table if mask is None else mask + table
 
 
-@_once
+@once
 def _sum(mask: Value, heads: Heads, causal: str, *, name: str | None) -> Value:
     table = mask.builder.constant(_causal_table(heads, causal), mask.dtype)
     return op(mask.builder, "Add", mask, table, name=part(name, "mask and causal"))
 
 
-@_once
+@once
 def _additive(mask: Value, dtype: str, *, name: str | None) -> Value:
     """Return 0 where a boolean value is true, and -inf elsewhere; all dims must be known.
 
@@ -321,7 +294,7 @@ def _additive(mask: Value, dtype: str, *, name: str | None) -> Value:
     return op(b, "Select", mask, zeros, hidden, name=part(name, "mask added"))
 
 
-@_once
+@once
 def _additive_on_host(mask: Value, dtype: str, *, name: str | None) -> Value:
     """Return 0 where a boolean value is true, and -inf elsewhere, where no op can: a host step."""
     made: Value = mask.builder.call(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
 
 from ..model.building.builder import GraphBuilder
 from ..model.building.value import Value
@@ -18,6 +20,31 @@ ACTIVATIONS = {
     "tanh": "Tanh",
 }
 ACTIVATION_ATTRS: dict[str, dict[str, Any]] = {"Elu": {"alpha": 1.0}}
+
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T", bound=Value | tuple[Value, ...])
+_MADE: WeakKeyDictionary[GraphBuilder, dict[Hashable, Any]] = WeakKeyDictionary()
+
+
+def once(make: Callable[Concatenate[Value, _P], _T]) -> Callable[Concatenate[Value, _P], _T]:
+    """Let a function make the same of a value only once, as all layers of a model have one mask.
+
+    Keyword arguments, such as names, don't matter. What a front end took back is made anew.
+    """
+
+    @wraps(make)
+    def kept(x: Value, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        made = _MADE.setdefault(x.builder, {})
+        key = (make.__name__, x.id, args)
+        found: _T | None = made.get(key)
+        values: tuple[Any, ...] = found if isinstance(found, tuple) else (found,)
+        nodes = x.builder.contents.nodes
+        if found is None or any(v.producer not in nodes for v in values):
+            found = made[key] = make(x, *args, **kwargs)
+        return found
+
+    return kept
 
 
 def op(

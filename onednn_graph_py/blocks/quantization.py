@@ -16,11 +16,6 @@ from .parts import op, part
 EIGHT_BITS = ("u8", "s8", "f8_e5m2", "f8_e4m3")
 
 
-def _is_list(given: Any) -> bool:
-    """Return whether the argument is numbers or an array, known before the graph runs."""
-    return not isinstance(given, Value)
-
-
 def _static_attrs(
     block: str, x: Value, scales: Any, zero_points: Any, axis: int | None
 ) -> dict[str, Any]:
@@ -63,7 +58,7 @@ def _dynamic(
     inputs = [scales]
     if zero_points is not None:
         dtype = None
-        if _is_list(zero_points):
+        if not isinstance(zero_points, Value):
             zero_points, dtype = np.asarray(zero_points), "s32"
             if zero_points.size == 1 and -1 not in given:
                 zero_points = np.broadcast_to(zero_points.reshape(()), given)
@@ -205,7 +200,8 @@ def dequantize(
     if x.dtype.startswith("f8") and zero_points is not None:
         raise InvalidArgumentsError(f"dequantize: {x.dtype} has no zero_points")
     dynamic = (
-        not (_is_list(scales) and _is_list(zero_points))
+        isinstance(scales, Value)
+        or isinstance(zero_points, Value)
         or group_shape is not None
         or x.dtype in ("s4", "u4")
         or np.ndim(scales) > 1

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from ..model.building.value import Value
-from .parts import op, part, reshape
+from .parts import once, op, part, reshape
 
 LEAST = float(np.finfo(np.float32).tiny)  # the step of a token of zeros
 
 
-def rounded(x: Value, name: str | None) -> tuple[Value, Value]:
+@once
+def rounded(x: Value, *, name: str | None) -> tuple[Value, Value]:
     """Return the tokens of a value in s8, (tokens, size), and their steps, (tokens, 1) in f32.
 
     They keep the dims of the value if several of these are unknown.
@@ -25,12 +26,6 @@ def rounded(x: Value, name: str | None) -> tuple[Value, Value]:
     - `name`: prefix of the ops' names
     """
     b = x.builder
-    for node in b.contents.nodes:
-        known = node.inputs[1] if node.kind == "Divide" else None
-        if known is not None and _is_step(known) and _holds_tokens_of(x, node.inputs[0]):
-            ids = [v.id for v in node.outputs]
-            integers = next(n for n in b.contents.nodes if [v.id for v in n.inputs] == ids)
-            return integers.outputs[0], known
     tokens = _tokens(x, part(name, "tokens"))
     if tokens.dtype != "f32":
         tokens = op(b, "TypeCast", tokens, dtype="f32", name=part(name, "in f32"))
@@ -78,21 +73,3 @@ def _ones(dims: Sequence[int]) -> list[int]:
     """Return which dims are of size 1, but for the last if all are."""
     ones = [i for i, d in enumerate(dims) if d == 1]
     return ones[:-1] if len(ones) == len(dims) else ones
-
-
-def _is_step(value: Value) -> bool:
-    """Return whether `rounded` made a divisor."""
-    added = value.producer
-    positive = None if added is None or added.kind != "Add" else added.inputs[0].producer
-    least = None if positive is None or positive.kind != "Maximum" else positive.inputs[1].data
-    return least is not None and bool((least == LEAST).all())
-
-
-def _holds_tokens_of(x: Value, tokens: Value) -> bool:
-    """Return whether tokens are those of a value, in f32 and in one dim."""
-    if (tokens.shape or ())[-1:] != (x.shape or ())[-1:]:
-        return False
-    for kinds in (("TypeCast",), ("Squeeze", "StaticReshape")):
-        if tokens is not x and tokens.producer is not None and tokens.producer.kind in kinds:
-            tokens = tokens.producer.inputs[0]
-    return tokens is x

@@ -105,6 +105,18 @@ def test_unknown_dims(dims):
             assert np.all(np.abs(y.reshape(-1, 32) - k * (flat @ w)) <= k * far)
 
 
+def test_what_a_front_end_took_back_is_rounded_anew():
+    w = (rng.standard_normal((48, 32)) / 7).astype(np.float32)
+    b = og.GraphBuilder()
+    x = b.input((5, 48), "f32")
+    blocks.linear(x, w, activations="int8")
+    b.contents.nodes.clear()
+    b.output(blocks.linear(x, w, activations="int8"))
+    given = rng.standard_normal((5, 48)).astype(np.float32)
+    far = allowed(given, w, steps_of_columns(w, largest_int8_weight()))
+    assert np.all(np.abs(b.compile()(given) - given @ w) <= far)
+
+
 def test_bf16_is_rounded_once_for_all_that_read_it():
     x = rng.standard_normal((6, 64)).astype(ml_dtypes.bfloat16)
     w = (rng.standard_normal((64, 24)) / 8).astype(np.float32)
