@@ -630,7 +630,7 @@ def seeing():
 
     def run():
         drawn = og.diagram(model)
-        drawn.mermaid(), drawn.markdown(), drawn.dot(), drawn.save(path.with_suffix(".mmd"))
+        drawn.mermaid(), drawn.dot(), drawn.save(path.with_suffix(".mmd"))
         with contextlib.suppress(og.OneDNNError, ImportError, OSError):  # where graphviz is
             drawn.svg()
         with og.profile() as p:

@@ -17,11 +17,11 @@ from .dot import missing, to_dot, to_svg
 from .drawing import Drawing
 from .folding import by_scope, readable
 from .labels import title_lines
-from .mermaid import to_markdown, to_mermaid
+from .mermaid import to_mermaid
 from .of_builder import graph_of_builder, graph_of_mirror
 from .of_model import graph_of_model
 
-_FORMS = (".svg", ".dot", ".mmd", ".md")
+_FORMS = (".svg", ".dot", ".mmd")
 
 
 class Diagram:
@@ -46,10 +46,6 @@ class Diagram:
         """Return the diagram as a Mermaid flowchart."""
         return to_mermaid(self.drawing)
 
-    def markdown(self) -> str:
-        """Return Markdown with a Mermaid flowchart, which GitHub draws."""
-        return to_markdown(self.drawing)
-
     def dot(self) -> str:
         """Return the diagram in Graphviz's language."""
         return to_dot(self.drawing)
@@ -70,7 +66,7 @@ class Diagram:
         Parameters
         ----------
         path : path
-            It ends in ``.svg``, ``.dot``, ``.mmd`` (Mermaid) or ``.md`` (Markdown with Mermaid).
+            It ends in ``.svg``, ``.dot``, or ``.mmd`` for Mermaid, which GitHub draws.
 
         Raises
         ------
@@ -84,7 +80,7 @@ class Diagram:
             raise InvalidArgumentsError(
                 f"diagram: path must end in one of {', '.join(_FORMS)}, got {os.fspath(path)!r}"
             )
-        makers = (self.svg, self.dot, self.mermaid, self.markdown)
+        makers = (self.svg, self.dot, self.mermaid)
         write_whole(path, dict(zip(_FORMS, makers, strict=True))[form]())
 
     def _repr_mimebundle_(

@@ -113,7 +113,7 @@ def to_svg(drawing: Drawing) -> str:
     lacking = missing()
     if lacking:
         raise UnimplementedError(
-            f"diagram: SVG needs {lacking}; Mermaid ('.mmd', '.md') and '.dot' need neither"
+            f"diagram: SVG needs {lacking}; '.mmd' (Mermaid) and '.dot' need neither"
         )
     graphviz = importlib.import_module("graphviz")
     text: str = graphviz.Source(to_dot(drawing)).pipe(format="svg", encoding="utf-8")

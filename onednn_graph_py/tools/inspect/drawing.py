@@ -31,20 +31,11 @@ def layout_text(shape: Sequence[int], strides: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor at an edge.
-
-    Parameters
-    ----------
-    dtype : str
-    shape : tuple of int or None
-        -1 for an unknown dim; None if the rank is unknown.
-    layout : str
-        Empty for row-major.
-    """
+    """A tensor at an edge."""
 
     dtype: str
-    shape: Shape
-    layout: str = ""
+    shape: Shape  # -1 for an unknown dim; None if the rank is unknown
+    layout: str = ""  # empty for row-major
 
     def __str__(self) -> str:
         text = f"{self.dtype} {shape_text(self.shape)}"
@@ -53,39 +44,20 @@ class Tensor:
 
 @dataclass(frozen=True)
 class OpNode:
-    """One op, or several that are drawn as one.
+    """One op, or several that are drawn as one."""
 
-    Parameters
-    ----------
-    key : str
-        The node's name in edges.
-    members : tuple of int
-        The ops that it stands for, by their number in the graph.
-    kinds : tuple of str
-        The members' kinds, in order.
-    name, last : str
-        The names of the first member and, if there are several, of the last one.
-    group : int or None
-        Index into `Drawing.groups`; None if it is in no partition.
-    constants, constant_bytes : int
-        The number of constants that it reads, and their bytes.
-    scope : str
-        The title of ops that may be in several groups: a scope of names, or a slice of a large
-        graph; else empty.
-    groups : int
-        The number of groups that these ops are in.
-    """
-
-    key: str
-    members: tuple[int, ...]
-    kinds: tuple[str, ...]
-    name: str
-    group: int | None
+    key: str  # the node's name in edges
+    members: tuple[int, ...]  # the ops that it stands for, by their number in the graph
+    kinds: tuple[str, ...]  # the members' kinds, in order
+    name: str  # that of the first member
+    group: int | None  # index into `Drawing.groups`; None if it is in no partition
+    # constants, constant_bytes: the number of constants that it reads, and their bytes
     constants: int = 0
     constant_bytes: int = 0
-    last: str = ""
+    last: str = ""  # the name of the last member, if there are several
+    # the title of ops that may be in several groups: a scope of names, or a slice of a large graph
     scope: str = ""
-    groups: int = 1
+    groups: int = 1  # the number of groups that these ops are in
 
 
 @dataclass(frozen=True)

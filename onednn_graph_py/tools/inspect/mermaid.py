@@ -99,15 +99,3 @@ def to_mermaid(drawing: Drawing) -> str:
                 f"    style g{i} fill:{fill_of(i, group)},stroke:{TEXT},color:{TEXT}{dashes}"
             )
     return "\n".join(lines) + "\n"
-
-
-def to_markdown(drawing: Drawing) -> str:
-    """Return Markdown: title, notes and the flowchart in a fence."""
-    title, *notes = title_lines(drawing)
-    told = "".join(f"{_in_markdown(line)}\n\n" for line in (title, *notes))
-    return f"{told}```mermaid\n{to_mermaid(drawing)}```\n"
-
-
-def _in_markdown(line: str) -> str:
-    """Escape all ASCII punctuation marks that Markdown or HTML could interpret."""
-    return "".join(f"&#{ord(c)};" if c in "\\`*_{}[]<>()#+-.!|~&$:@\"'" else c for c in line)
