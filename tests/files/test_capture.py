@@ -101,16 +101,13 @@ def quantized():
 
 
 @pytest.mark.filterwarnings("ignore:.*runs in parts")
-def test_parts_of_a_model_are_left_out_unless_wanted(tmp_path):
+def test_parts_of_a_model_are_left_out(tmp_path):
     with og.dump(tmp_path / "whole") as files:
         quantized().compile()
     assert [len(serialization.parse(f).graph) for f in files] == [4, 4]
-    with og.dump(tmp_path / "parts", parts=True) as files:
-        quantized().compile()
-    assert len(given(files)) > 4
 
 
-def test_parts_of_a_programs_models_are_left_out_unless_wanted(tmp_path, monkeypatch):
+def test_parts_of_a_programs_models_are_left_out(tmp_path, monkeypatch):
     program = [
         sys.executable,
         "-W",
@@ -119,13 +116,8 @@ def test_parts_of_a_programs_models_are_left_out_unless_wanted(tmp_path, monkeyp
         "import test_capture as t; t.quantized().compile()",
     ]
     monkeypatch.setenv("PYTHONPATH", importing(__file__))
-    counts = []
-    for options in ([], ["--parts"]):
-        folder = tmp_path / "-".join(["graphs", *options])
-        assert main(["capture", "-o", str(folder), *options, "--", *program]) == 0
-        counts.append(len(list(folder.iterdir())))
-    assert counts[0] == 2
-    assert counts[1] > 8
+    assert main(["capture", "-o", str(tmp_path / "graphs"), "--", *program]) == 0
+    assert len(list((tmp_path / "graphs").iterdir())) == 2
 
 
 def test_a_graph_that_grew_is_no_part(tmp_path):

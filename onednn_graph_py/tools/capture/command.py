@@ -28,18 +28,13 @@ def add_capture(commands: Any) -> None:
         "-o graphs -- python script.py",
         more=_MORE,
     )
-    made.usage = "%(prog)s [-h] [-o DIR] [--parts] [--] PROGRAM [ARGUMENT ...]"
+    made.usage = "%(prog)s [-h] [-o DIR] [--] PROGRAM [ARGUMENT ...]"
     made.add_argument(
         *("-o", "--output"),
         dest="folder",
         metavar="DIR",
         default="graphs",
         help="output folder (default: %(default)s)",
-    )
-    made.add_argument(
-        "--parts",
-        action="store_true",
-        help="also keep the partial graphs that this package's models partition",
     )
     made.add_argument(
         "words",
@@ -56,7 +51,7 @@ def _capture(arguments: argparse.Namespace) -> int:
         print("capture: no program is given", file=sys.stderr)
         return 125
     try:
-        found = capture(words, arguments.folder, parts=arguments.parts)
+        found = capture(words, arguments.folder)
     except (OneDNNError, OSError) as e:
         print(f"capture: {told(e)}", file=sys.stderr)
         if not isinstance(e, OSError) or e.filename is None or str(e.filename) != words[0]:

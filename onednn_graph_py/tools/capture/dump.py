@@ -24,21 +24,18 @@ _one = threading.Lock()
 
 
 @contextlib.contextmanager
-def dump(folder: str | os.PathLike[str], *, parts: bool = False) -> Iterator[list[Path]]:
+def dump(folder: str | os.PathLike[str]) -> Iterator[list[Path]]:
     """Write all graphs that this process partitions inside the ``with`` block, in any thread.
 
     oneDNN writes ``graph-ID.json``, the graph as it was given, and ``graph-ID-partitioning.json``,
     with the partition of every op; where `folder` has that name already, ``.2`` and so on comes
-    before ``.json``. A model is partitioned when it is compiled. Read the files with `load`.
+    before ``.json``. A model is partitioned when it is compiled. Read the files with `load`. The
+    parts of its graph that a model partitions again are left out.
 
     Parameters
     ----------
     folder : path
         Output folder; it is made if it does not exist.
-    parts : bool
-        Compiling a model partitions parts of its graph again, up to some dozens of them. Files of
-        these parts, and of graphs with the same ops as an earlier one, are left out unless this is
-        true.
 
     Yields
     ------
@@ -81,7 +78,7 @@ def dump(folder: str | os.PathLike[str], *, parts: bool = False) -> Iterator[lis
             raise PermissionError(
                 f"{here}: oneDNN writes graphs into the working directory, which can't be written"
             )
-        with DumpFolder(here, folder, parts=parts) as watched, _dumping():
+        with DumpFolder(here, folder) as watched, _dumping():
             yield files
         files += watched.files
     finally:

@@ -77,18 +77,11 @@ class DumpFolder:
     """Watches a folder while oneDNN writes into it, and moves what it wrote into another one.
 
     Files that are there already stay as they are, in both. Graphs that are only parts of others are
-    left out unless `parts` is true, see `parts_among`. It raises OSError if one of the folders
-    can't be written, and OneDNNError if another capture watches the folder.
+    left out, see `parts_among`. It raises OSError if one of the folders can't be written, and
+    OneDNNError if another capture watches the folder.
     """
 
-    def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        into: str | os.PathLike[str],
-        *,
-        parts: bool = False,
-    ) -> None:
-        self.parts = parts
+    def __init__(self, folder: str | os.PathLike[str], into: str | os.PathLike[str]) -> None:
         self.folder = Path(folder).resolve()
         self.into = Path(into).resolve()
         self.files: list[Path] = []
@@ -148,7 +141,7 @@ class DumpFolder:
         oneDNN writes a graph again when it is partitioned again; keep equal files once.
         """
         placed: set[tuple[str, bytes]] = set()
-        left_out = set() if self.parts else parts_among(self._taken)
+        left_out = parts_among(self._taken)
         for file in self._taken:
             if file in left_out:
                 continue

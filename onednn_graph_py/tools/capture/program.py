@@ -53,9 +53,7 @@ class Captured:
         )
 
 
-def capture(
-    words: Sequence[str | os.PathLike[str]], folder: str | os.PathLike[str], *, parts: bool = False
-) -> Captured:
+def capture(words: Sequence[str | os.PathLike[str]], folder: str | os.PathLike[str]) -> Captured:
     """Run a program in this working directory, and keep the graphs that it partitions.
 
     Every oneDNN that can write graphs does so, in the program and in those that it starts; see
@@ -67,8 +65,6 @@ def capture(
         The program and its arguments.
     folder : path
         Output folder; it is made if it does not exist.
-    parts : bool
-        Also keep the partial graphs of this package's models, which are left out by default.
 
     Raises
     ------
@@ -84,7 +80,7 @@ def capture(
     the other's.
     """
     process = None
-    with DumpFolder(Path.cwd(), folder, parts=parts) as watched:
+    with DumpFolder(Path.cwd(), folder) as watched:
         try:
             with _held_back() as came:
                 process = subprocess.Popen(words, env={**os.environ, "ONEDNN_GRAPH_DUMP": "graph"})
