@@ -28,7 +28,7 @@ from onednn_graph_py.machine.timing import time_calls
 from onednn_graph_py.onnx import load
 from onednn_graph_py.onnx.tools.sizes import chosen_shapes, parsed
 
-ROUNDS, SECONDS, PAUSE = 5, 0.3, 0.05
+ROUNDS, SECONDS, PAUSE = 4, 0.2, 0.05
 RTOL, RTOL_INT8 = 1e-4, 0.05
 
 Arrays = dict[str, Any]
@@ -67,7 +67,7 @@ def _ours(path: Path, inputs: list[Arrays], threads: int) -> tuple[Callable[...,
             "report": str(model.report()),
         }
 
-    return lambda given: model(given), told
+    return lambda given: model(**given), told
 
 
 def _theirs(

@@ -241,7 +241,7 @@ def _started(words: list[str], folder: Path) -> subprocess.Popen[bytes]:
     )
 
 
-def check_left(name: str, number: int, left: Left, kept: str = "nothing") -> None:
+def check_left(name: str, number: int, left: Left, kept: str | tuple[str, ...] = "nothing") -> None:
     """Check that a command said that it was ended, and left nothing that disturbs the next one.
 
     `kept` is how the names of files begin that may be left.

@@ -35,8 +35,8 @@ def _attention(call: Call) -> list[Value]:
     flat = query.ndim == 3
     if flat:
         heads, kv_heads = call.attribute("q_num_heads"), call.attribute("kv_num_heads")
-        query = _by_head(call, query, heads)
-        key, value = _by_head(call, key, kv_heads), _by_head(call, value, kv_heads)
+        query = by_head(call, query, heads)
+        key, value = by_head(call, key, kv_heads), by_head(call, value, kv_heads)
     new = (key.shape or ())[2]
     if call.has(4) and call.dims(4)[2] != 0:  # else the cache of a first step
         key = call.b.concat(call.value(4), key, axis=2)
@@ -55,20 +55,25 @@ def _attention(call: Call) -> list[Value]:
             mask = call.cast(mask, query.dtype)
         made = sdpa(query, key, value, mask=mask, causal=causal or False, scale=scale)
     if flat:
-        _, heads, _, width = made.shape or ()
-        moved = call.b.static_transpose(made, order=[0, 2, 1, 3])
-        made = call.b.static_reshape(moved, shape=[0, 0, heads * width], special_zero=True)
+        made = joined_heads(call, made)
     results = [made, key, value] if scores is None else [made, key, value, scores]
     return results[: len(call.node.outputs)]
 
 
-def _by_head(call: Call, x: Value, heads: int) -> Value:
+def by_head(call: Call, x: Value, heads: int) -> Value:
     """Return (batch, heads, tokens, size) of (batch, tokens, heads * size)."""
     width = (x.shape or ())[2]
     if width == -1:
         raise NotLowered("the size of a head is unknown")
     split = call.b.static_reshape(x, shape=[0, 0, heads, width // heads], special_zero=True)
     return call.b.static_transpose(split, order=[0, 2, 1, 3])
+
+
+def joined_heads(call: Call, made: Value) -> Value:
+    """Return (batch, tokens, heads * size) of (batch, heads, tokens, size)."""
+    _, heads, _, width = made.shape or ()
+    moved = call.b.static_transpose(made, order=[0, 2, 1, 3])
+    return call.b.static_reshape(moved, shape=[0, 0, heads * width], special_zero=True)
 
 
 def _mask(call: Call, query: Value, key: Value, new: int) -> tuple[Mask, Causal]:
@@ -265,8 +270,8 @@ def _group_query_attention(call: Call) -> list[Value]:
         size = width // (heads + 2 * kv_heads)
         ends = [0, heads * size, (heads + kv_heads) * size, width]
         query, key, value = (query[..., a:b] for a, b in pairwise(ends))
-    query = _by_head(call, query, heads)
-    key, value = _by_head(call, key, kv_heads), _by_head(call, value, kv_heads)
+    query = by_head(call, query, heads)
+    key, value = by_head(call, key, kv_heads), by_head(call, value, kv_heads)
     batch, _, tokens, size = query.shape or ()
     tables = [call.value(i) for i in (7, 8)]
     if batch != 1 or 2 * (tables[0].shape or ())[1] != size:
@@ -284,8 +289,7 @@ def _group_query_attention(call: Call) -> list[Value]:
         made, _ = _by_steps(call, query, key, value, None, causal, scale)
     else:
         made = sdpa(query, key, value, causal=causal or False, scale=scale)
-    moved = call.b.static_transpose(made, order=[0, 2, 1, 3])
-    made = call.b.static_reshape(moved, shape=[0, 0, heads * size], special_zero=True)
+    made = joined_heads(call, made)
     return [made, key, value][: len(call.node.outputs)]
 
 

@@ -32,7 +32,8 @@ def _product(call: Call, x: Value, y: Value) -> Value:
 
 
 @lowers("Gemm")
-def _gemm(call: Call) -> Value:
+def gemm(call: Call) -> Value:
+    """Lower Gemm, or what it is in another op."""
     x, y = call.floats(0, 1)
     alpha = float(call.attribute("alpha", 1.0))
     beta = float(call.attribute("beta", 1.0)) if call.has(2) else 0.0
@@ -58,7 +59,8 @@ def _bias(call: Call, factor: float) -> Value:
 
 
 @lowers("Conv")
-def _conv(call: Call) -> Value:
+def conv(call: Call) -> Value:
+    """Lower Conv, or what it is in another op."""
     x, weights = call.floats(0, 1)
     if x.ndim != weights.ndim or x.ndim < 3:
         raise NotLowered("there are no spatial dims")
