@@ -137,7 +137,8 @@ class Island:
     def _in_reference(self, arrays: dict[str, Any], error: Exception) -> Any:
         """Run what onnxruntime has never run, and fails at; else raise."""
         failure = ExecutionError(f"{self.label} fails in {self.runs_in}: {error}")
-        if self.options.fallback == "onnxruntime" or self.runs_in != "onnxruntime" or self._worked:
+        only = self.options.fallback == "onnxruntime" or self._weights is not None
+        if only or self.runs_in != "onnxruntime" or self._worked:
             raise failure from error
         try:
             run = self._evaluator()
@@ -179,7 +180,7 @@ class Island:
                 return
             except Exception as e:  # onnxruntime has a class for each of its statuses
                 why = f"onnxruntime: {e}"
-                if self.options.fallback == "onnxruntime":
+                if self.options.fallback == "onnxruntime" or self._weights is not None:
                     raise UnimplementedError(f"{self.label}: {why}") from e
         try:
             self._run, self.runs_in = self._evaluator(), "onnx.reference"
