@@ -96,6 +96,7 @@ from .base.errors import (
     UnimplementedError,
 )
 from .base.linked import version, version_t
+from .base.loading import old_paths as old_paths
 from .model import methods as methods
 
 __version__: str = vars(_core)["__version__"]

@@ -24,9 +24,10 @@ _PORTION = 256  # the number of inputs whose weights are floats at one time
 
 @dataclass(frozen=True)
 class Matrix:
-    """Weights in s8, with a scale for each column."""
+    """Some rows of weights in s8, with a scale for each column."""
 
-    integers: npt.NDArray[np.int8]  # (inputs, outputs)
+    rows: slice
+    integers: npt.NDArray[np.int8]  # (rows, outputs)
     scales: npt.NDArray[np.float32]  # (outputs,), positive
 
 
@@ -122,7 +123,30 @@ class Compressed:
                 made[rows] = whole
         if not same:
             made.flags.writeable = False
-        return Matrix(made, _positive(self.scales[0]))
+        return Matrix(slice(0, len(made)), made, _positive(self.scales[0]))
+
+    def exact(self) -> list[Matrix]:
+        """Return matrices whose products add up to that by the weights, which nothing rounds.
+
+        There is one for each group of inputs that follow each other, and one more where integers
+        minus a zero point take more bits than products can have, or the zero point is not whole.
+        """
+        low, high = _range()
+        whole = np.rint(self.points)
+        made: list[Matrix] = []
+        for i, scales in enumerate(self.scales):
+            inside = np.flatnonzero(self.groups == i)
+            rows = slice(int(inside[0]), int(inside[-1]) + 1)
+            rest = (self.integers[rows].astype(np.float32) - whole[i]) * np.sign(scales)
+            while not made or made[-1].rows != rows or rest.any():
+                portion = np.clip(rest, low, high)
+                made.append(Matrix(rows, portion.astype(np.int8), _positive(scales)))
+                rest = rest - portion
+            fraction = (whole[i] - self.points[i]) * scales
+            if fraction.any():
+                ones = np.repeat(np.sign(fraction).astype(np.int8)[None], len(rest), 0)
+                made.append(Matrix(rows, ones, _positive(fraction)))
+        return made
 
 
 def by_column(inputs: int, floats: Callable[[slice], npt.NDArray[np.float32]]) -> Matrix:
@@ -136,7 +160,7 @@ def by_column(inputs: int, floats: Callable[[slice], npt.NDArray[np.float32]]) -
     for rows in _portions(inputs):
         integers[rows] = np.rint(floats(rows) / scales)
     integers.flags.writeable = False
-    return Matrix(integers, scales)
+    return Matrix(slice(0, inputs), integers, scales)
 
 
 def _portions(inputs: int) -> list[slice]:

@@ -21,6 +21,7 @@ def linear(
     scales: Any = None,
     zero_points: Any = None,
     activations: str = "exact",
+    groups: str = "column",
     name: str | None = None,
 ) -> Value:
     """Add a fully connected layer, one partition: activation(x @ weights + bias).
@@ -47,8 +48,10 @@ def linear(
     activations : str
         ``exact`` computes with `x` as it is, and with compressed weights as floats. ``int8`` rounds
         `x` to 8 bits, each token by its largest number, and multiplies integers; weights must be an
-        array; floats and weights of several groups are rounded to 8 bits with one scale for each
-        output, or 7 on CPUs without VNNI.
+        array, and floats are rounded to 8 bits by column.
+    groups : str
+        The weights of ``int8``: ``column`` rounds groups to 8 bits with one scale for each output,
+        7 bits on CPUs without VNNI. ``exact`` rounds nothing: each group is a product of its own.
     name : str, optional
         Name of the result, and prefix of the other ops' names.
 
@@ -69,9 +72,10 @@ def linear(
     need_type("linear", "x", x, FLOATS)
     need_choice("linear", "activation", activation, (None, *sorted((*ACTIVATIONS, "silu"))))
     need_choice("linear", "activations", activations, ("exact", "int8"))
+    need_choice("linear", "groups", groups, ("column", "exact"))
     if activations == "int8":
         compressed = Compressed.of("linear", weights, scales, zero_points, transpose_b)
-        return _of_integers(x, compressed, bias, activation, name)
+        return _of_integers(x, compressed, bias, activation, groups, name)
     if scales is not None or zero_points is not None:
         weights = Compressed.of("linear", weights, scales, zero_points, transpose_b).floats()
         transpose_b = False
@@ -96,7 +100,7 @@ def _bias(x: Value, given: Any, dtype: str, outputs: int) -> Value:
 
 
 def _of_integers(
-    x: Value, weights: Compressed, bias: Any, activation: str | None, name: str | None
+    x: Value, weights: Compressed, bias: Any, activation: str | None, groups: str, name: str | None
 ) -> Value:
     """Add a layer whose products are those of integers."""
     b = x.builder
@@ -106,7 +110,10 @@ def _of_integers(
     inner = name if activation is None else part(name, "linear")
     narrow = inner if added is None else part(name, "without bias")
     integers, step = rounded(x, name=name)
-    y = _product(integers, weights.by_column(), name)
+    matrices = [weights.by_column()] if groups == "column" else weights.exact()
+    y = _product(integers, matrices[0], name)
+    for matrix in matrices[1:]:
+        y = op(b, "Add", _product(integers, matrix, name), y, name=part(name, "sum"))
     scaled = narrow if x.dtype == "f32" else part(name, "scaled")
     if -1 in (y.shape or ()):
         # oneDNN fuses the steps of one token only. Behind a view it fuses none, so that all numbers
@@ -123,8 +130,10 @@ def _of_integers(
 
 
 def _product(integers: Value, matrix: Matrix, name: str | None) -> Value:
-    """Add the product of integers by a matrix, in f32."""
+    """Add the product of some columns of integers by a matrix, in f32."""
     b = integers.builder
+    if matrix.rows != slice(0, (integers.shape or ())[-1]):
+        integers = integers[..., matrix.rows]
     one = {"qtype": "per_tensor", "scales": [1.0]}
     left = op(b, "Dequantize", integers, dtype="f32", name=part(name, "x"), **one)
     right = op(

@@ -60,15 +60,36 @@ def test_groups_by_column(dtype, group, points):
     assert np.all(np.abs(y - x @ exact) <= allowed(x, exact, steps))
 
 
+@pytest.mark.parametrize("points", ["none", "whole", "fractions"])
+@pytest.mark.parametrize("group", ["column", 32, 48])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_exact_groups_round_no_weight(dtype, group, points):
+    integers, scales, zeros, exact = weights_of(dtype, (96, 24), group, points)
+    # Each token's largest number is 127 steps, so that nothing of it is rounded.
+    steps = rng.uniform(0.01, 3, (5, 1)).astype(np.float32)
+    whole = rng.integers(-127, 128, (5, 96))
+    whole[:, 11] = 127
+    x = (whole * steps).astype(np.float32)
+    y, _ = run(x, integers, scales=scales, zero_points=zeros, activations="int8", groups="exact")
+    sums = np.abs(x).astype(np.float64) @ np.abs(exact)
+    largest = max(float(np.abs(integers.astype(np.int64)).max()), 1)
+    parts = np.abs(x).astype(np.float64) @ np.repeat(scales, 96 // len(scales), 0) * 2 * largest
+    few = len(scales) + 8  # sums of products, and roundings of scales
+    np.testing.assert_array_less(np.abs(y - x @ exact), few * 2.0**-24 * (sums + parts) + 1e-30)
+
+
 @pytest.mark.parametrize("dtype", ["s8", "u8"])
-def test_nothing_saturates(dtype):
+@pytest.mark.parametrize("groups", ["column", "exact"])
+def test_nothing_saturates(dtype, groups):
     low, high = RANGES[dtype][0], RANGES[dtype][1] - 1
     for x_sign in (1, -1):
         for weight in (low, high):
             x = np.full((3, 512), 127.0 * x_sign, np.float32)
             integers = np.full((512, 16), weight, TYPES[dtype])
             point = 128 if dtype == "u8" else 0
-            y, _ = run(x, integers, scales=[1.0], zero_points=[point], activations="int8")
+            y, _ = run(
+                x, integers, scales=[1.0], zero_points=[point], activations="int8", groups=groups
+            )
             np.testing.assert_allclose(y, 512 * 127.0 * x_sign * (weight - point), rtol=1e-6)
 
 
@@ -220,6 +241,9 @@ WRONG = {
     ),
     "choice": (
         {"activations": "int4"}, og.InvalidArgumentsError, "linear: activations must be one of",
+    ),
+    "groups": (
+        {"scales": [1.0], "groups": "rows"}, og.InvalidArgumentsError, "linear: groups must be one",
     ),
     "bias": (
         {"scales": [1.0], "bias": np.ones(3, np.float32)},

@@ -1,8 +1,11 @@
 """What the package promises: names and documentation."""
 
+import importlib
 import inspect
 import pydoc
 import re
+import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from graphs import python
 from package_modules import absent
 
 import onednn_graph_py as og
+from onednn_graph_py.base.loading.old_paths import MOVED
 
 ROOT = Path(__file__).parents[2]
 MODULES = [og, og.dtypes, og.errors]
@@ -115,6 +119,29 @@ def test_dir_lists_what_is_public_and_nothing_else():
     assert not listed & {"Any", "TYPE_CHECKING", "import_module", "sys", "methods", "loading"}
     modules = listed - set(og.__all__)
     assert all(inspect.ismodule(getattr(og, name)) for name in modules - ABSENT)
+
+
+def test_public_modules_keep_their_old_paths_for_a_version():
+    for old, new in MOVED.items():
+        with pytest.warns(DeprecationWarning, match=rf"^onednn_graph_py\.{old} is now .*\.{new}; "):
+            sys.modules.pop(f"onednn_graph_py.{old}", None)
+            module = importlib.import_module(f"onednn_graph_py.{old}")
+        assert module is importlib.import_module(f"onednn_graph_py.{new}")
+        assert module.__spec__.name == module.__name__ == f"onednn_graph_py.{new}"
+    with pytest.warns(
+        DeprecationWarning, match=r"capture\.folder is now .*tools\.capture\.folder; "
+    ):
+        folder = importlib.import_module("onednn_graph_py.capture.folder")
+    assert folder is importlib.import_module("onednn_graph_py.tools.capture.folder")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert og.errors.InvalidShapeError is og.InvalidShapeError
+        assert og.capture is importlib.import_module("onednn_graph_py.tools.capture")
+
+
+def test_the_changelog_lists_the_old_paths_with_the_new_ones():
+    row = r"^  \| `onednn_graph_py\.(\S+)` \| `onednn_graph_py\.(\S+)` \|$"
+    assert dict(re.findall(row, (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)) == MOVED
 
 
 def test_help_of_compile_is_about_compiling():
