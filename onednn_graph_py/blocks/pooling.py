@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..model.building.value import Value
 from .arguments import FLOATS, need_rank, need_type, need_value
-from .parts import op, part
+from .parts import part
 
 
 def global_avg_pool(x: Value, *, name: str | None = None) -> Value:
@@ -31,32 +31,15 @@ def global_avg_pool(x: Value, *, name: str | None = None) -> Value:
     is a ReduceMean of the numbers of each channel side by side.
     """
     x = need_value("global_avg_pool", "x", x)
-    b = x.builder
     need_type("global_avg_pool", "x", x, FLOATS)
     sizes = need_rank("global_avg_pool", "x", x, 4, 5)[2:]
-    if -1 in sizes:
-        # In these shapes 0 is the same dim of the input.
-        flat = op(
-            b,
-            "StaticReshape",
-            x,
-            shape=(0, 0, -1),
-            special_zero=True,
-            name=part(name, "side by side"),
-        )
-        mean = op(b, "ReduceMean", flat, axes=[2], keep_dims=True, name=part(name, "mean"))
-        ones = [1] * len(sizes)
-        return op(b, "StaticReshape", mean, shape=(0, 0, *ones), special_zero=True, name=name)
-    zeros = [0] * len(sizes)
-    return op(
-        b,
-        "AvgPool",
-        x,
-        kernel=[*sizes],
-        strides=[1] * len(sizes),
-        pads_begin=zeros,
-        pads_end=zeros,
-        exclude_pad=True,
-        data_format="NCX",
-        name=name,
-    )
+    ones, zeros = [1] * len(sizes), [0] * len(sizes)
+    if -1 not in sizes:
+        return x.avg_pool(
+            kernel=[*sizes], strides=ones, pads_begin=zeros, pads_end=zeros, exclude_pad=True,
+            data_format="NCX", name=name,
+        )  # fmt: skip
+    # In these shapes 0 is the same dim of the input.
+    flat = x.static_reshape(shape=(0, 0, -1), special_zero=True, name=part(name, "side by side"))
+    mean = flat.reduce_mean(axes=[2], keep_dims=True, name=part(name, "mean"))
+    return mean.static_reshape(shape=(0, 0, *ones), special_zero=True, name=name)

@@ -21,8 +21,7 @@ def _operands(
 ) -> tuple[Operand, ...]:
     made = []
     for i, given in enumerate(specs):
-        port = schema.port(ports, i)
-        name = f"{ports[:-1]} {i}" + (f" ({port.name})" if port else "")
+        name = schema.operand_name(ports, i)
         try:
             spec = spec_of(given)
         except TypeError as e:

@@ -164,6 +164,11 @@ class Row:
             return declared[i]
         return declared[-1] if declared and declared[-1].variadic else None
 
+    def operand_name(self, ports: Literal["inputs", "outputs"], i: int) -> str:
+        """Return an operand's name in messages, such as ``input 0 (src)``."""
+        port = self.port(ports, i)
+        return f"{ports[:-1]} {i}" + (f" ({port.name})" if port else "")
+
 
 @cache
 def _at(row: Row, version: Version) -> Row:

@@ -103,8 +103,7 @@ def op_of(told: tuple[Any, ...], version: Version) -> Op:
 
 def operand_name(op: Op, ports: Literal["inputs", "outputs"], i: int) -> str:
     """Return an operand's name in messages, such as ``input 0 (src)``."""
-    port = op.schema.port(ports, i) if op.schema is not None else None
-    return f"{ports[:-1]} {i}" + (f" ({port.name})" if port else "")
+    return f"{ports[:-1]} {i}" if op.schema is None else op.schema.operand_name(ports, i)
 
 
 def call_of(given: Op, schema: OpSchema, shapes: Mapping[int, Shape]) -> Call:

@@ -26,14 +26,14 @@ def integer_products(graph: fx.Graph, activations: Activations) -> None:
       not say so
     """
     for node in list(graph.nodes):
-        if _is(node, aten._weight_int4pack_mm_for_cpu.default) and activations == "int8":
+        if is_call(node, aten._weight_int4pack_mm_for_cpu.default) and activations == "int8":
             node.target = int4_linear
             continue
-        if _is(node, aten._int_mm.default):
+        if is_call(node, aten._int_mm.default):
             found = _rounded_by_rows(node)
-        elif _is(node, aten.linear.default):
+        elif is_call(node, aten.linear.default):
             found = _rounded_whole(node)
-        elif _is(node, aten.mm.default) and activations == "int8":
+        elif is_call(node, aten.mm.default) and activations == "int8":
             found = _weight_only(node)
         else:
             continue
@@ -55,7 +55,7 @@ def _replace(graph: fx.Graph, last: fx.Node, x: fx.Node, others: Sequence[Any]) 
         made.meta = dict(last.meta)
         made.meta["val"] = result.new_empty((*of_x.shape[:-1], result.shape[-1]))
         for view in (views := [last]):
-            views += [user for user in view.users if _is(user, *SAME)]
+            views += [user for user in view.users if is_call(user, *SAME)]
             if _dims(view) == _dims(made):
                 view.replace_all_uses_with(made)
         if last.users and _dims(last) != _dims(made):
@@ -67,9 +67,9 @@ def _replace(graph: fx.Graph, last: fx.Node, x: fx.Node, others: Sequence[Any]) 
 def _added_row(last: fx.Node) -> tuple[fx.Node, fx.Node] | None:
     """Return the call that adds a row to a product, and the row."""
     width, user = _dims(last)[-1:], _only_user(last)
-    while user is not None and _is(user, *SAME) and _dims(user)[-1:] == width:
+    while user is not None and is_call(user, *SAME) and _dims(user)[-1:] == width:
         last, user = user, _only_user(user)
-    if user is None or not _is(user, aten.add.Tensor) or user.kwargs:
+    if user is None or not is_call(user, aten.add.Tensor) or user.kwargs:
         return None
     row = user.args[1] if user.args[0] is last else user.args[0]
     return (user, row) if isinstance(row, fx.Node) and _dims(row) == width else None
@@ -81,18 +81,19 @@ def _dims(node: fx.Node) -> list[str]:
 
 def _before_views(x: fx.Node) -> fx.Node:
     """Return what a node has the rows of, in other dims."""
-    while _is(x, *SAME) and _dims(x.args[0])[-1:] == _dims(x)[-1:]:
+    while is_call(x, *SAME) and _dims(x.args[0])[-1:] == _dims(x)[-1:]:
         x = x.args[0]
     return x
 
 
-def _is(node: Any, *targets: Any) -> TypeGuard[fx.Node]:
+def is_call(node: Any, *targets: Any) -> TypeGuard[fx.Node]:
+    """Return whether a node calls one of these."""
     return isinstance(node, fx.Node) and node.op == "call_function" and node.target in targets
 
 
 def _before(node: Any, *targets: Any) -> Any:
     """Return what calls of these targets read first."""
-    while _is(node, *targets):
+    while is_call(node, *targets):
         node = node.args[0]
     return node
 
@@ -104,8 +105,8 @@ def _only_user(node: fx.Node) -> fx.Node | None:
 def _factors(node: fx.Node) -> Iterator[tuple[fx.Node, Any]]:
     """Yield the products of a result by something, and by what, each by the one before it."""
     user = _only_user(node)
-    while user is not None and _is(user, aten.mul.Tensor, *NUMBERS):
-        if _is(user, aten.mul.Tensor):
+    while user is not None and is_call(user, aten.mul.Tensor, *NUMBERS):
+        if is_call(user, aten.mul.Tensor):
             yield user, user.args[1] if user.args[0] is node else user.args[0]
         node, user = user, _only_user(user)
 
@@ -113,7 +114,7 @@ def _factors(node: fx.Node) -> Iterator[tuple[fx.Node, Any]]:
 def _weight(node: Any) -> fx.Node | None:
     """Return the (outputs, inputs) of 8 bits that a node transposes."""
     transposed = _before(node, aten._to_copy.default)
-    weight = transposed.args[0] if _is(transposed, aten.t.default) else None
+    weight = transposed.args[0] if is_call(transposed, aten.t.default) else None
     return weight if weight is not None and weight.meta["val"].dtype == torch.int8 else None
 
 
@@ -137,26 +138,26 @@ def _rounded_by_rows(node: fx.Node) -> tuple[fx.Node, tuple[Any, ...]] | None:
     """Return ``_int_mm(round(x / step), weight) * step * scale``, where x may be shifted to u8."""
     weight = _weight(node.args[1])
     integers, product = _before(node.args[0], *NUMBERS), _only_user(node)
-    if _is(integers, aten.add.Tensor) and integers.args[1] == 128:
+    if is_call(integers, aten.add.Tensor) and integers.args[1] == 128:
         integers = _before(integers.args[0], *NUMBERS)
         if weight is None or product is None or not _takes_shift_back(product, node, weight):
             return None
     else:
         product = node
     rounded = _before(integers, aten.clamp.default)
-    if _is(rounded, aten.add.Tensor):  # a zero point
+    if is_call(rounded, aten.add.Tensor):  # a zero point
         point = _before(rounded.args[1], *NUMBERS)
-        if not _is(point, aten.full_like.default) or point.args[1] != 0:
+        if not is_call(point, aten.full_like.default) or point.args[1] != 0:
             return None
         rounded = rounded.args[0]
-    shared = rounded.args[0] if _is(rounded, aten.round.default) else None
-    if weight is None or not _is(shared, aten.mul.Tensor):
+    shared = rounded.args[0] if is_call(rounded, aten.round.default) else None
+    if weight is None or not is_call(shared, aten.mul.Tensor):
         return None
     x, inverse = shared.args
-    if _is(inverse, aten.mul.Tensor) and inverse.args[1] == 1:
+    if is_call(inverse, aten.mul.Tensor) and inverse.args[1] == 1:
         inverse = inverse.args[0]
     factors = list(_factors(product))[:2]
-    if not _is(inverse, aten.reciprocal.default) or len(factors) < 2:
+    if not is_call(inverse, aten.reciprocal.default) or len(factors) < 2:
         return None
     (_, step), (last, factor) = factors
     scale = _before(factor, *SAME)
@@ -167,22 +168,22 @@ def _rounded_by_rows(node: fx.Node) -> tuple[fx.Node, tuple[Any, ...]] | None:
 
 def _takes_shift_back(node: fx.Node, product: fx.Node, weight: fx.Node) -> bool:
     """Return whether a node subtracts 128 times the sums of weights from a product."""
-    if not _is(node, aten.sub.Tensor) or node.args[0] is not product:
+    if not is_call(node, aten.sub.Tensor) or node.args[0] is not product:
         return False
     share = node.args[1]
-    if not _is(share, aten.mul.Tensor) or share.args[1] != 128:
+    if not is_call(share, aten.mul.Tensor) or share.args[1] != 128:
         return False
     total = share.args[0]
-    return _is(total, aten.sum.dim_IntList) and _weight(total.args[0]) is weight
+    return is_call(total, aten.sum.dim_IntList) and _weight(total.args[0]) is weight
 
 
 def _rounded_whole(node: fx.Node) -> tuple[fx.Node, tuple[Any, ...]] | None:
     """Return a linear layer of PT2E whose input has a scale of each call."""
     x, weight, *bias = node.args
-    rounded = x.args[0] if _is(x, decomposed.dequantize_per_tensor.tensor) else None
-    if not _is(rounded, decomposed.quantize_per_tensor.tensor):
+    rounded = x.args[0] if is_call(x, decomposed.dequantize_per_tensor.tensor) else None
+    if not is_call(rounded, decomposed.quantize_per_tensor.tensor):
         return None
-    if not _is(weight, decomposed.dequantize_per_channel.default):
+    if not is_call(weight, decomposed.dequantize_per_channel.default):
         return None
     integers, scale, _, axis = weight.args[:4]
     return (node, (rounded.args[0], integers, scale, *bias)) if axis == 0 else None

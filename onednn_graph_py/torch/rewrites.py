@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from .integer_products import integer_products
+from .integer_products import integer_products, is_call
 from .lowering.products import padded_convolution
 from .options import Activations
 
@@ -24,17 +24,13 @@ def rewritten(graph: fx.Graph, activations: Activations = "exact") -> fx.Graph:
     return graph
 
 
-def _is(node: Any, *targets: Any) -> bool:
-    return isinstance(node, fx.Node) and node.op == "call_function" and node.target in targets
-
-
 def _padding(graph: fx.Graph, node: fx.Node) -> None:
     """Take zeros that are padded before a convolution into it."""
     spatial = {aten.conv1d.default: 1, aten.conv2d.default: 2, aten.conv3d.default: 3}
     if node.op != "call_function" or node.target not in spatial:
         return
     pad = node.args[0]
-    if not _is(pad, aten.constant_pad_nd.default) or node.kwargs or pad.kwargs:
+    if not is_call(pad, aten.constant_pad_nd.default) or node.kwargs or pad.kwargs:
         return
     value = pad.args[2] if len(pad.args) > 2 else 0
     if not isinstance(value, (int, float)) or value != 0:
@@ -62,7 +58,7 @@ def _padding(graph: fx.Graph, node: fx.Node) -> None:
 
 def _repeated_heads(node: fx.Node) -> None:
     """Let attention read the key heads that a model repeats for several query heads."""
-    if not _is(node, aten.scaled_dot_product_attention.default):
+    if not is_call(node, aten.scaled_dot_product_attention.default):
         return
     once = [_before_repetition(given) for given in node.args[1:3]]
     if None in once or node.kwargs.get("enable_gqa") or len(node.args[0].meta["val"].shape) != 4:
@@ -77,19 +73,14 @@ def _repeated_heads(node: fx.Node) -> None:
 def _before_repetition(node: Any) -> Any:
     """Return (batch, heads, ...) of which each head is repeated in the node, or None."""
     made = node
-    if not _is(made, aten._unsafe_view.default, aten.view.default):
+    if not is_call(made, aten._unsafe_view.default, aten.view.default):
         return None
-    while _is(
-        made,
-        aten._unsafe_view.default,
-        aten.view.default,
-        aten.clone.default,
-    ):
+    while is_call(made, aten._unsafe_view.default, aten.view.default, aten.clone.default):
         made = made.args[0]
-    if not _is(made, aten.expand.default):
+    if not is_call(made, aten.expand.default):
         return None
     single = made.args[0]
-    if not _is(single, aten.unsqueeze.default) or single.args[1] != 2:
+    if not is_call(single, aten.unsqueeze.default) or single.args[1] != 2:
         return None
     source = single.args[0]
     before, after = source.meta["val"].shape, node.meta["val"].shape

@@ -260,18 +260,6 @@ def test_constants_pickle_in_band(protocol):
     assert constant.data.ctypes.data % 64 == 0 and not constant.data.flags.writeable
 
 
-def test_pickles_with_constants_in_their_own_type_are_read():
-    """As earlier releases wrote them."""
-    b = model_of(weights_of("bf16"), "bf16")
-    make, arguments = b.__reduce__()
-    described = [
-        (*v[:4], None if v[4] is None else v[4].view(ml_dtypes.bfloat16), *v[5:])
-        for v in arguments[3]
-    ]
-    (constant,) = make(*arguments[:3], described, *arguments[4:]).constants
-    np.testing.assert_array_equal(constant.data, b.constants[0].data)
-
-
 MEMORY = """
 import pickle
 import numpy as np

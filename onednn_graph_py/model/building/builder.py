@@ -608,33 +608,23 @@ class GraphBuilder(BuilderMethods):
         c = self.contents
         values = [*c.inputs, *c.constants.values(), *(v for n in c.nodes for v in n.outputs)]
         number = {v.id: i for i, v in enumerate(values)}
-        return _restored, (
-            self.engine_kind.name,
-            self.fpmath_mode.name,
-            self.apply_to_int,
-            [
-                (
-                    v.shape,
-                    v.dtype,
-                    v.name,
-                    v.strides,
-                    None if v.data is None else pickled(v.data),
-                    v.updated,
-                )
-                for v in values
-            ],
-            len(c.inputs),
-            len(c.constants),
-            [
-                (
-                    replace(n, inputs=(), outputs=()),
-                    [number[v.id] for v in n.inputs],
-                    [number[v.id] for v in n.outputs],
-                )
-                for n in c.nodes
-            ],
-            {name: number[v.id] for name, v in c.outputs.items()},
-        )
+        settings = (self.engine_kind.name, self.fpmath_mode.name, self.apply_to_int)
+        described = [
+            (
+                {slot: getattr(v, slot) for slot in _KEPT},
+                None if v.data is None else pickled(v.data),
+            )
+            for v in values
+        ]
+        nodes = [
+            (
+                replace(n, inputs=(), outputs=()),
+                *([number[v.id] for v in t] for t in (n.inputs, n.outputs)),
+            )
+            for n in c.nodes
+        ]
+        outputs = {name: number[v.id] for name, v in c.outputs.items()}
+        return _restored, (settings, described, len(c.inputs), len(c.constants), nodes, outputs)
 
     def _input(self, kind: str, name: str, i: int, given: Any, like: Value | None) -> Value:
         """Return an input of an op as a value, with errors that name the input."""
@@ -646,44 +636,41 @@ class GraphBuilder(BuilderMethods):
                 )
             return self._operand(given, like)
         except (OneDNNError, TypeError) as e:
-            port = row(kind).port("inputs", i)
-            what = f"input {i}" + (f" ({port.name})" if port is not None else "")
+            what = row(kind).operand_name("inputs", i)
             raise reworded(e, f"{label_of(kind, name)}: {what}: {e}") from None
 
 
+_KEPT = ("shape", "dtype", "name", "strides", "updated")
+"""What a pickle keeps of a value besides its data."""
+
+
 def _restored(
-    engine_kind: str,
-    fpmath_mode: str,
-    apply_to_int: bool,
-    described: Sequence[tuple[Any, ...]],
-    count: int,
+    settings: tuple[str, str, bool],
+    described: Sequence[tuple[dict[str, Any], npt.NDArray[Any] | None]],
+    inputs: int,
     constants: int,
-    nodes: Sequence[tuple[Any, ...]],
+    nodes: Sequence[tuple[Node, Sequence[int], Sequence[int]]],
     outputs: Mapping[str, int],
 ) -> GraphBuilder:
     """Unpickle a builder: all is as it was, except for ids, which are new."""
+    engine_kind, fpmath_mode, apply_to_int = settings
     builder = GraphBuilder(engine_kind, fpmath_mode, apply_to_int=apply_to_int)
     values = []
-    for shape, dtype, name, strides, data, updated in described:
-        value = Value(builder, shape, dtype, name)
-        value.strides, value.updated = strides, updated
-        if data is not None:
-            value.data = restored(data, dtype)
+    for kept, data in described:
+        value = Value(builder, None, kept["dtype"])
+        for slot, given in kept.items():
+            setattr(value, slot, given)
+        value.data = None if data is None else restored(data, value.dtype)
         values.append(value)
-    made = []
-    for node, taken, given in nodes:
-        results = tuple(values[i] for i in given)
-        inputs = tuple(values[i] for i in taken)
-        node = replace(node, id=new_id(), inputs=inputs, outputs=results)
-        for value in results:
-            value.producer = node
-        made.append(node)
-    builder.contents = Contents(
-        values[:count],
-        {v.id: v for v in values[count : count + constants]},
-        made,
-        {name: values[i] for name, i in outputs.items()},
-    )
+    contents = builder.contents
+    contents.inputs = values[:inputs]
+    contents.constants = {v.id: v for v in values[inputs : inputs + constants]}
+    for node, *places in nodes:
+        read, made = (tuple(values[i] for i in given) for given in places)
+        contents.nodes.append(replace(node, id=new_id(), inputs=read, outputs=made))
+        for value in made:
+            value.producer = contents.nodes[-1]
+    contents.outputs = {name: values[i] for name, i in outputs.items()}
     return builder
 
 
