@@ -62,7 +62,7 @@ def first(effect: Effect, group: Group, conditions: Conditions) -> Finding | Non
     """Return the finding about the first row with such an effect that a partition meets, or None.
 
     - `effect`: any of these effects counts
-    - `group`: the partition; `nodes.group_of` makes it of a graph that is being built
+    - `group`: the partition; `model.planning.group` makes it of a graph that is being built
     - `conditions`: the conditions in which it is to run
     """
     for row in _candidates(effect, group.features, conditions):
