@@ -482,7 +482,9 @@ def test_what_stays_apart_is_named_and_each_change_helps(case):
     assert case.why in reason.why, reason.why
     assert reason.where.endswith(".py:" + reason.where.rpartition(":")[2]) and reason.kind
     if case.said is None:
-        assert not reason.changes and "none helps" in reason.why
+        # On a CPU without bf16 there may be nothing to try.
+        in_vain = "and none helps", "no known change could help"
+        assert not reason.changes and reason.why.endswith(in_vain), reason
     else:
         told = [c.description for c in reason.changes]
         assert any(case.said in d for d in told), told
