@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -209,3 +213,15 @@ def test_weights_are_not_copied_for_onnxruntime():
     assert len(island.model.SerializeToString()) < weight.nbytes / 2
     own = loaded._model.graph.initializers["w"].const_value.numpy()
     assert np.shares_memory(island._weights["w"], own)
+
+
+def test_the_benchmark_of_files_runs(tmp_path):
+    onnx.save(model_of()[0], tmp_path / "small.onnx")
+    (tmp_path / "sizes.json").write_text('{"small.onnx": {"set": ["n=5"], "value": {"x": 2}}}')
+    program = Path(__file__).parents[2] / "benchmarks" / "onnx_files.py"
+    command = [sys.executable, program, tmp_path, "--threads", "1", "--json", tmp_path / "rows"]
+    subprocess.run(command, check=True, timeout=120, stdout=subprocess.DEVNULL)
+    row = json.loads((tmp_path / "rows").read_text())
+    assert (row["name"], row["threads"]) == ("small.onnx", 1)
+    assert row["error"] < 1e-5
+    assert row["ratio"] == row["ours"] / row["theirs"]

@@ -28,6 +28,7 @@ ELSEWHERE = {
     "accuracy": "frontends/test_onnx_decoder.py",
     "benchdnn": "tools/test_benchdnn.py",
     "calls": "frontends/test_onnx_model.py",
+    "onnx_files": "frontends/test_onnx_rivals.py",
 }
 
 
