@@ -66,7 +66,7 @@ def _without_slow_broadcasts(ops: Ops, node: Node) -> bool:
     result = ops.shapes[node.outputs[0].id]
     operands = list(node.inputs)
     sides = [_repeated(ops, v, result) for v in operands]
-    if not any(sides):
+    if not any(sides) or operands[0].dtype not in ("f32", "bf16", "f16"):
         return False
     if all(sides):
         known = [i for i in (0, 1) if all(result[d] != -1 for d in sides[i])]
