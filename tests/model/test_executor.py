@@ -373,7 +373,7 @@ def test_what_has_no_kernel_is_computed_by_ops_that_have_one(fallback):
     x = b.input((3, 4))
     b.output(b.pow(x, beta=3.0) + 1, x.reciprocal(), x**-1.5)
     model = b.compile(fallback=fallback)
-    assert {s.implementation for s in model.steps()} == {"oneDNN"}
+    assert {"oneDNN"} <= {s.implementation for s in model.steps()} <= {"oneDNN", "constant"}
     positive = np.abs(X) + 0.5
     for made, wanted in zip(
         model(positive), (positive**3 + 1, 1 / positive, positive**-1.5), strict=True
