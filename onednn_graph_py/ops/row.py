@@ -42,35 +42,22 @@ class Port:
 
 @dataclass(frozen=True)
 class Attribute:
-    """One attribute of an op.
-
-    Parameters
-    ----------
-    name : str
-    type : AttributeType
-    meaning : str
-        Its meaning in a few words; for lists, what each entry stands for.
-    required : bool
-    default : AttributeValue, optional
-        The value that oneDNN uses if the attribute is not set; None if there is no such value.
-    allowed : tuple of str
-        The allowed strings, in the library's spelling; empty if there is no such list.
-    unchecked : bool
-        Whether oneDNN silently accepts strings other than the documented ones in `allowed`.
-    since : Version
-        The first oneDNN that has it.
-    example : AttributeValue, optional
-        A required attribute's value in the op's sample.
-    """
+    """One attribute of an op."""
 
     name: str
     type: AttributeType
+    # In a few words; for lists, what each entry stands for.
     meaning: str
     required: bool = False
+    # The value that oneDNN uses if the attribute is not set; None if there is no such value.
     default: AttributeValue | None = None
+    # The allowed strings, in the library's spelling; empty if there is no such list.
     allowed: tuple[str, ...] = ()
+    # Whether oneDNN silently accepts others.
     unchecked: bool = False
+    # The first oneDNN that has it.
     since: Version = OLDEST
+    # A required attribute's value in the op's sample.
     example: AttributeValue | None = None
 
 

@@ -36,38 +36,20 @@ Argument = tuple[str, int, _core.logical_tensor, int]
 
 @dataclass
 class PlannedStep:
-    """A step of a plan: a partition, Python functions, or a view or constant, which need not run.
-
-    Parameters
-    ----------
-    nodes : tuple of Node
-    compiled : compiled_partition, optional
-    function : callable, optional
-        Runs host steps, or computes an op in NumPy for which oneDNN has no kernel; takes inputs and
-        outputs to fill.
-    inputs, outputs : list of logical_tensor
-        The tensors as compiled, in the order of the call.
-    as_compiled : (inputs, outputs), optional
-        The same by the names that its partition knows. Equal steps share a partition that was
-        compiled for the first of them, with its ids.
-    in_place : mapping of int to int
-        The id of the input whose memory an output may take, by the output's id.
-    why : str
-        Why its ops do not run fused, or not as the graph says; empty if there is no reason.
-    folded : bool
-        Whether it was computed when the model was compiled.
-    verified : str
-        The verdict on its partition; empty unless the options ask for one.
-    measured : str
-        The times of its group in other forms; empty if none was measured.
-    """
+    """A step of a plan: a partition, Python functions, or a view or constant, which do not run."""
 
     nodes: tuple[Node, ...]
     compiled: _core.compiled_partition | None
+    # Runs host steps, or computes an op in NumPy for which oneDNN has no kernel; takes inputs and
+    # outputs to fill.
     function: Callable[..., None] | None
+    # As compiled, in the order of the call.
     inputs: list[_core.logical_tensor]
     outputs: list[_core.logical_tensor]
+    # The same by the names that its partition knows. Equal steps share a partition that was
+    # compiled for the first of them, with its ids.
     as_compiled: tuple[list[_core.logical_tensor], list[_core.logical_tensor]] | None = None
+    # The id of the input whose memory an output may take, by the output's id.
     in_place: Mapping[int, int] = field(default_factory=dict)
     scratchpad_bytes: int = 0
     scratchpad: int | None = None

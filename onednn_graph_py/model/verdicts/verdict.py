@@ -34,29 +34,17 @@ class Outcome(str, Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a partition.
-
-    Parameters
-    ----------
-    outcome : Outcome
-    detail : str
-        The error, the signal, or why it could not be judged; may be empty.
-    reduced : bool
-        Whether only some of its results were compared; `detail` says which ones.
-    seconds : float
-        The time that judging took.
-    passing : bool
-        Whether the verdict may be another next time, because memory or a process was missing. It
-        is not stored then.
-    kept : bool
-        Whether the verdict was read from disk.
-    """
+    """The verdict on a partition."""
 
     outcome: Outcome
+    # The error, the signal, or why it could not be judged; may be empty.
     detail: str = ""
+    # Whether only some of its results were compared; `detail` says which ones.
     reduced: bool = False
     seconds: float = 0.0
+    # Whether it may be another next time, because memory or a process was missing: not stored then.
     passing: bool = False
+    # Whether it was read from disk.
     kept: bool = False
 
     def __str__(self) -> str:

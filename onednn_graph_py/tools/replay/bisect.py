@@ -83,25 +83,11 @@ def first_divergence(
     *,
     known_defects: KnownDefects = "avoid",
 ) -> Divergence | None:
-    """Find the first op whose result is wrong when the graph ends with it.
+    """Find the first op whose result is wrong when the graph ends with it; None if there is none.
 
     oneDNN does not return results from inside a partition. So this compiles the graph once for each
-    op, cut off after it; the ops before it fuse as in the whole graph.
-
-    Parameters
-    ----------
-    builder : GraphBuilder
-    inputs : sequence of numpy.ndarray
-        The graph's inputs, in the order of a call.
-    seed : int
-        Seed for the random perturbations that estimate rounding errors.
-    known_defects : str
-        As in `CompiledGraph`; ``run`` also finds known defects, which models work around.
-
-    Returns
-    -------
-    Divergence or None
-        None if each op's result is right when the graph ends with it.
+    op, cut off after it; the ops before it fuse as in the whole graph. With `known_defects` of
+    ``run`` it also finds those that models work around.
     """
     made: dict[int, tuple[Array, tuple[str, ...]]] = {}
     makers: dict[int, tuple[Node, Value]] = {}

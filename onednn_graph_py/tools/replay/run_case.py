@@ -31,27 +31,7 @@ _BENCH_CALLS = 5
 
 @dataclass(frozen=True)
 class Options:
-    """Options for running cases.
-
-    Parameters
-    ----------
-    partition_only : bool
-        Only partition the graphs.
-    verify : bool
-        Compare results with the NumPy reference.
-    bisect : bool
-        Find the first op whose result is wrong.
-    bench : bool
-        Time calls.
-    threads : int, optional
-        Threads per call.
-    seed : int
-        Seed for generated inputs.
-    as_is : bool
-        Do not work around known oneDNN defects: neither split nor refuse wrong partitions.
-    memory_share : float
-        The share of the free memory that a case may take, from 0 to 1.
-    """
+    """Options for running cases."""
 
     partition_only: bool = False
     verify: bool = False
@@ -59,7 +39,9 @@ class Options:
     bench: bool = False
     threads: int | None = None
     seed: int = 0
+    # Whether known defects are not worked around: wrong partitions neither split nor refused.
     as_is: bool = False
+    # The share of the free memory that a case may take, from 0 to 1.
     memory_share: float = 0.9
 
     @property

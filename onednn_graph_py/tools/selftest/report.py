@@ -31,28 +31,16 @@ _HEADINGS = (
 
 @dataclass
 class Count:
-    """The counts of a family's cases by verdict.
-
-    Parameters
-    ----------
-    cases, right, wrong, crashed, refused : int
-        Cases as compiled by default; a case that hangs counts as crashed.
-    avoided : int
-        Cases that are wrong or crash in oneDNN's own partitions, but not as compiled by default.
-    numpy : int
-        Cases of which NumPy computes an op.
-    slow : int
-        Cases that took more than `SLOW` times as long as their separate ops.
-    seconds : float
-        Time for all cases.
-    """
+    """The counts of a family's cases by verdict; a case that hangs counts as crashed."""
 
     cases: int = 0
     right: int = 0
     wrong: int = 0
     crashed: int = 0
     refused: int = 0
+    # Wrong or crashed in oneDNN's own partitions, but not as compiled by default.
     avoided: int = 0
+    # NumPy computes an op.
     numpy: int = 0
     slow: int = 0
     seconds: float = 0.0
@@ -81,29 +69,16 @@ class Slow:
 
 @dataclass
 class Finding:
-    """A graph that is wrong, crashes or hangs in a model compiled by default.
-
-    Parameters
-    ----------
-    family : str
-    seed : int
-        The family and the seed that draw it.
-    verdict : Verdict
-    reason : str
-    steps : tuple of str
-        The steps that ran one after the other, if they are known.
-    graph : str
-        The smallest graph that shows it, as JSON; empty if the graph was not reduced.
-    told : str
-        The ops of that graph, or the reason why there is none.
-    """
+    """A graph that is wrong, crashes or hangs in a model compiled by default."""
 
     family: str
     seed: int
     verdict: Verdict
     reason: str
     steps: tuple[str, ...] = ()
+    # The smallest graph that shows it, as JSON; empty if the graph was not reduced.
     graph: str = ""
+    # The ops of that graph, or the reason why there is none.
     told: str = "not reduced"
 
     @property
@@ -131,27 +106,14 @@ class Finding:
 
 @dataclass
 class Report:
-    """The findings of a selftest, and the machine that it ran on.
-
-    Parameters
-    ----------
-    version, runtime, isa, cpu : str
-        oneDNN's version and its runtime for CPUs, the instruction set it uses, the CPU's name.
-    threads : int
-        Threads per call.
-    seed : int
-        First seed of each family.
-    counts : mapping of str to Count
-        Counts by family.
-    findings : list of Finding
-    slow : list of Slow
-    """
+    """The findings of a selftest, and the machine that it ran on."""
 
     version: str
     runtime: str
     isa: str
     cpu: str
     threads: int
+    # The first seed of each family.
     seed: int
     counts: Mapping[str, Count]
     findings: list[Finding] = field(default_factory=list)

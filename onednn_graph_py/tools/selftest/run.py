@@ -119,27 +119,8 @@ def search(
 ) -> Report:
     """Judge random graphs of all families, each of which gets an equal share of the time.
 
-    Parameters
-    ----------
-    families : mapping of str to callable
-        Such as `FAMILIES`.
-    seconds : float
-        Time for the search. Running cases are still judged after it, and every family gets at
-        least some cases.
-    seed : int
-        First seed of each family.
-    most : int, optional
-        The most cases of each family.
-    timeout : float
-        Time limit per case, in seconds.
-    timed : bool
-        Whether to time models, and to test oneDNN's own partitions too.
-    progress : callable, optional
-        Called from time to time.
-
-    Returns
-    -------
-    Report
+    Running cases are still judged after `seconds`, and every family gets at least some of at most
+    `most` cases. Only if `timed`, models are timed, and oneDNN's own partitions are tested too.
     """
     here = current()
     report = Report(

@@ -19,23 +19,12 @@ SYMPTOMS: tuple[Symptom, ...] = ("mismatch", "crash", "hang", "unsupported", "re
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of trying a graph.
-
-    Parameters
-    ----------
-    symptom : Symptom
-        ``passed`` if there is none, ``failed`` if the trial itself raised.
-    reason : str
-        A text for messages.
-    signatures : tuple of str
-        Marks of this symptom: a kind of op that has no kernel, a signal, an error without its
-        numbers and names. A smaller graph shows the same symptom if it shares one of them.
-    error : OneDNNError, optional
-        The error behind it.
-    """
+    """The outcome of trying a graph; its symptom is ``failed`` if the trial itself raised."""
 
     symptom: Symptom
     reason: str = ""
+    # Marks of this symptom: a kind of op that has no kernel, a signal, an error without its numbers
+    # and names. A smaller graph shows the same symptom if it shares one of them.
     signatures: tuple[str, ...] = ()
     error: OneDNNError | None = field(default=None, compare=False)
 
