@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 
 import numpy as np
@@ -15,13 +16,18 @@ _SUMS = ("Add", "BiasAdd")
 
 def is_behind_a_product(ops: Ops, value: Value) -> bool:
     """Return whether a product makes a value, with what oneDNN can fuse behind it."""
+    return is_behind(ops, value, with_trait("product"))
+
+
+def is_behind(ops: Ops, value: Value, kinds: Set[str]) -> bool:
+    """Return whether an op of some kinds makes a value, with what oneDNN can fuse behind it."""
     node = ops.maker(value)
     if node is None or not ops.is_read_once(value):
         return False
-    if node.kind in with_trait("product"):
+    if node.kind in kinds:
         return True
     fuses = node.kind in with_trait("epilogue") | with_trait("channelwise")
-    return fuses and any(is_behind_a_product(ops, v) for v in node.inputs)
+    return fuses and any(is_behind(ops, v, kinds) for v in node.inputs)
 
 
 def _is_weight(ops: Ops, value: Value) -> bool:

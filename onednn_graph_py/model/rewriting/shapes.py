@@ -9,11 +9,13 @@ import math
 
 from ...ops.lookup import with_attribute, with_trait
 from ..building.value import Node, Value
-from .products import is_behind_a_product
+from .products import is_behind, is_behind_a_product
 from .rule import Dims, Ops, Rule
 
 _BROADCAST = with_attribute("auto_broadcast") - {"Select"}
 _SYMMETRIC = {"Add", "Multiply", "Maximum", "Minimum", "SquaredDifference"}
+# Ops behind which oneDNN fuses a binary op, with its operand as it is.
+_BEFORE = with_trait("product") | with_attribute("kernel") | {"Dropout"}
 _SHORT = 8  # numbers up to which one is written again and again, rather than broadcast
 
 
@@ -77,7 +79,7 @@ def _without_slow_broadcasts(ops: Ops, node: Node) -> bool:
     narrow = 1 if sides[1] else 0
     full = operands[1 - narrow]
     fusible = narrow or node.kind in ("Add", "Multiply")  # which oneDNN swaps itself
-    if not ops.nodes and fusible and is_behind_a_product(ops, full):
+    if not ops.nodes and fusible and is_behind(ops, full, _BEFORE):
         return False
     part = _widened(ops, operands[narrow], result, _without_kernel(sides[narrow], result))
     if narrow or node.kind in _SYMMETRIC:
@@ -101,6 +103,8 @@ def _over_last_dims(ops: Ops, node: Node) -> bool:
     moved = order != [*range(rank)]
     reduces = math.prod(ops.shapes[x.id][a] for a in axes) != 1
     if more or not reduces or not (norm or moved):
+        return False
+    if rank == 5 and is_behind_a_product(ops, x):  # sums of shared heads, in gradients of attention
         return False
     if norm:
         x = ops.op("Square" if node.kind == "ReduceL2" else "Abs", x)
