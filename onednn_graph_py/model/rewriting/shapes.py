@@ -116,7 +116,11 @@ def _over_last_dims(ops: Ops, node: Node) -> bool:
     if node.kind == "ReduceL2" and norm:
         made = ops.op("Sqrt", made)
     if moved and kept:
-        ops.op("StaticTranspose", made, order=[order.index(i) for i in range(rank)])
+        result = ops.shapes[node.outputs[0].id]
+        if -1 in result:
+            ops.op("StaticTranspose", made, order=[order.index(i) for i in range(rank)])
+        else:
+            ops.reshape(made, result)  # only dims of one move
     return True
 
 
