@@ -20,23 +20,15 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first op whose result is wrong.
+    """The first op whose result is wrong."""
 
-    Parameters
-    ----------
-    op : str
-        The op's name, and the line of the program that made it.
-    check : OutputCheck
-        The comparison of its result with the reference.
-    fused : tuple of str
-        The kinds of the ops that are fused with it.
-    alone : OutputCheck or None
-        The comparison of the result without fusion; None if that can't be compiled.
-    """
-
+    # Its name, and the line of the program that made it.
     op: str
+    # The comparison of its result with the reference.
     check: OutputCheck
+    # The kinds of the ops that are fused with it.
     fused: tuple[str, ...]
+    # The result without fusion; None if that can't be compiled.
     alone: OutputCheck | None
 
     def __str__(self) -> str:

@@ -54,13 +54,7 @@ DEFAULTS = Options()
 
 
 def run_case(case: Case, options: Options = DEFAULTS) -> Result:
-    """Run a case; errors become verdicts.
-
-    Parameters
-    ----------
-    case : Case
-    options : Options
-    """
+    """Run a case; errors become verdicts."""
     began = time.monotonic()
     result = Result(str(case), Verdict.RAN)
     try:

@@ -63,20 +63,13 @@ def merged(shapes: Sequence[Dims]) -> Dims:
 
 @dataclass
 class Drawn:
-    """A graph, and its inputs for several calls.
-
-    Parameters
-    ----------
-    builder : GraphBuilder
-    calls : list of list of numpy.ndarray
-        Arrays of the inputs, of other sizes in each call if dims are unknown.
-    options : sequence of mapping of str to value
-        Ways to compile it; several models live beside each other. ``forms`` says whether groups
-        run in a form that is faster, or always if one fits.
-    """
+    """A graph, and its inputs for several calls."""
 
     builder: GraphBuilder
+    # Arrays of the inputs, of other sizes in each call if dims are unknown.
     calls: list[Arrays]
+    # Ways to compile it: several models live at a time. `forms` says whether groups run in a form
+    # that is faster, or always if one fits.
     options: Sequence[Mapping[str, Any]] = ({},)
 
 
