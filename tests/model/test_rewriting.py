@@ -473,6 +473,7 @@ def test_parts_of_a_root_mean_square_that_are_read_elsewhere_are_there(monkeypat
     assert {"Sqrt", "Multiply"} <= {*found}
 
 
+@pytest.mark.filterwarnings("ignore:.* this CPU has no VNNI")
 @pytest.mark.parametrize("axis", [0, -4])
 def test_one_scale_of_a_dim_of_1_is_the_tensors(axis):
     """As a channel's oneDNN reads it as one of the rows of a product, out of bounds."""

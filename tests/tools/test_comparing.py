@@ -79,6 +79,9 @@ def test_an_instruction_set_that_is_not_there_is_told(graph):
     (run,) = made.runs
     if ISA == "avx512_core_amx_fp16":
         assert run.notes == ()
+    elif "ONEDNN_MAX_CPU_ISA" in os.environ:  # the run uses more than this process
+        note = f"asked for the ISA avx512_core_amx_fp16, but oneDNN uses {run.isa}"
+        assert run.notes[0] == note or run.isa == "avx512_core_amx_fp16"
     else:
         assert run.isa == ISA
         assert run.notes[0].startswith("asked for the ISA avx512_core_amx_fp16, but the highest ")
