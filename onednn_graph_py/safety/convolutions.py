@@ -30,6 +30,7 @@ _CONVOLUTION = frozenset({"Convolution"})
 _TRANSPOSED = frozenset({"ConvTranspose"})
 _CONVOLUTIONS = _CONVOLUTION | {"ConvTransposeBackwardData"}
 """ConvTransposeBackwardData is a convolution of the gradient."""
+_WEIGHTS_GRADIENTS = frozenset({"ConvTransposeBackwardWeights", "ConvolutionBackwardWeights"})
 _DEQUANTIZE = frozenset({"Dequantize"})
 _BINARY = with_trait("binary")
 _16_BITS = ("bf16", "f16")
@@ -184,7 +185,7 @@ def _has_unseen_tap(slide: Slide) -> bool:
 
 @defect(
     "oneDNN with AVX-512 leaves 16-bit gradients of weights unwritten where they see only padding",
-    Needs({"ConvolutionBackwardWeights"}, narrow=True),
+    Needs(_WEIGHTS_GRADIENTS, narrow=True),
     _AVX512,
 )
 def weights_that_see_padding(group: Group, op: Op, conditions: Conditions) -> Answer:
@@ -195,7 +196,7 @@ def weights_that_see_padding(group: Group, op: Op, conditions: Conditions) -> An
 @defect(
     "oneDNN with AVX-512 computes 16-bit gradients of weights that are deeper than the source "
     "wrongly",
-    Needs({"ConvolutionBackwardWeights"}, narrow=True, rank=5),
+    Needs(_WEIGHTS_GRADIENTS, narrow=True, rank=5),
     _AVX512,
 )
 def weights_deeper_than_source(group: Group, op: Op, conditions: Conditions) -> Answer:
@@ -211,7 +212,7 @@ def weights_deeper_than_source(group: Group, op: Op, conditions: Conditions) -> 
 
 @defect(
     "a gradient of weights with more padding in front than half of their depth",
-    Needs({"ConvolutionBackwardWeights"}, rank=5),
+    Needs(_WEIGHTS_GRADIENTS, rank=5),
     _AVX512,
     effect=OUT_OF_BOUNDS,
     remedy="divide the padding among both sides, or pad the source before",

@@ -157,16 +157,19 @@ class Slide(NamedTuple):
 
 
 def slide_of(group: Group, op: Op) -> Slide | None:
-    """Read a convolution, a ConvTransposeBackwardData or ConvolutionBackwardWeights.
+    """Read a convolution, a ConvTransposeBackwardData or a gradient of weights.
 
-    Return None if dims are unknown. Of a gradient of weights the result is what it reads.
+    Return None if dims are unknown. Of a gradient of weights source and result are what it reads.
     """
     if op.schema is None or len(op.inputs) < 2:
         return None
     call = call_of(op, op.schema, {t.id: group.shape(t) for t in (*op.inputs, *op.outputs)})
-    others = call.input(1), call.output(0)
-    kernel, made = others[::-1] if op.kind == "ConvolutionBackwardWeights" else others
-    weights, source, result = kernel.shape, data_of(call, call.input(0)), data_of(call, made)
+    read, other, made = call.input(0), call.input(1), call.output(0)
+    if op.kind == "ConvolutionBackwardWeights":
+        other, made = made, other
+    elif op.kind == "ConvTransposeBackwardWeights":  # oneDNN computes it as the former
+        read, other, made = other, made, read
+    weights, source, result = other.shape, data_of(call, read), data_of(call, made)
     if weights is None or source is None or result is None:
         return None
     if min(*weights, source.batch, source.channels, *source.spatial, *result.spatial) < 0:

@@ -109,6 +109,18 @@ def test_a_floating_point_mode_makes_f32_meet_what_16_bits_do(name):
     assert is_met(name, group, AMX)
 
 
+@pytest.mark.parametrize(("begin", "met"), [(3, True), (2, False)])
+def test_gradients_of_transposed_weights_behind_deep_padding(begin, met):
+    """With 3.13.1 such a call ended by signal 11."""
+    attrs = {"strides": [2, 1, 1], "pads_begin": [begin, 0, 0], "pads_end": [1, 0, 0]}
+    attrs |= {"dilations": [1, 1, 1], "weights_shape": [3, 2, 4, 1, 1]}
+    formats = {"data_format": "NCX", "weights_format": "IOX"}
+    inputs = [t(0, (1, 3, (begin + 1) // 2 + 1, 5, 6)), t(1, (1, 2, 4, 5, 6))]
+    made = [t(2, (3, 2, 4, 1, 1))]
+    op = Op("ConvTransposeBackwardWeights", inputs, made, {**attrs, **formats})
+    assert is_met("weights_behind_deep_padding", group_of(case(op)), AMX) == met
+
+
 @pytest.mark.parametrize(
     ("size", "kernel", "stride", "begin", "end", "auto_pad", "met"),
     [
