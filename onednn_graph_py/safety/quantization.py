@@ -16,6 +16,7 @@ from .facts import (
     integers_of,
     one_element,
     quantization_of,
+    stored,
 )
 from .group import Group
 
@@ -102,6 +103,27 @@ def zero_points_of_channels(group: Group, op: Op, conditions: Conditions) -> Ans
 def scales_of_channels_of_residual(group: Group, op: Op, conditions: Conditions) -> Answer:
     makers = [m for t in op.inputs if (m := group.producer(t)) is not None]
     return any(m.kind in DEQUANTIZES and _differ(m, "scales", 1) for m in makers)
+
+
+@defect(
+    "oneDNN converts a residual of an int8 product in 16 bits to the result's integers, which "
+    "lack numbers of it if one of them is s8 and the other u8",
+    Needs({"Add"}, fused=True, narrow=True, beside=PRODUCTS),
+    Where(has=("vnni",)),
+)
+def residual_of_other_integers(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find a residual of the result's shape, which oneDNN adds in place.
+
+    In f32 it is right; without VNNI the product is not one of integers.
+    """
+    results = {o.outputs[0].dtype for o in group.ops if o.kind == "Quantize"}
+    made = group.shape(op.outputs[0])
+    for tensor in op.inputs if op.inputs[0].dtype != "f32" else ():
+        residual = stored(group, tensor)
+        other = results - {residual.dtype} and residual.dtype in ("s8", "u8")
+        if other and group.shape(tensor) in (made, None):
+            return Hit(alone=False)
+    return False
 
 
 @defect(

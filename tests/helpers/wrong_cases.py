@@ -349,6 +349,20 @@ def int8_sum(w=UNIT, r=None, y=None, source=UNIT, shape=(6, 3), convolution=Fals
     return build
 
 
+def narrow_sum(residual, result, shape=(3, 6, 4)):
+    """A product of integers in bf16, with a residual as large, and a quantized result."""
+
+    def build(b):
+        def given(shape, dtype, scale=1.0):
+            made = b.input(shape, dtype).dequantize(scales=[scale], **PER_TENSOR)
+            return made.type_cast(dtype="bf16")
+
+        y = given((3, 6, 5), "s8") @ given((3, 5, 4), "s8") + given(shape, residual, 128.0)
+        b.output(y.type_cast(dtype="f32").quantize(dtype=result, scales=[256.0], **PER_TENSOR))
+
+    return build
+
+
 def product_of_scaled(source, weights):
     def build(b):
         x = b.input(source, "s8").dequantize(**by_channel(*[0] * 7, axis=len(source) - 1))
@@ -1196,6 +1210,12 @@ ROWS = {
         where=(before(VNNI), before(BF16)),
         elsewhere=(VNNI, before(F16), before(AMX), OLD),
         hidden="By oneDNN's sources it does not show on a CPU with AVX-VNNI, such as Zen 5.",
+    ),
+    "residual_of_other_integers": Row(
+        (narrow_sum("s8", "u8"), narrow_sum("u8", "s8")),
+        (narrow_sum("s8", "s8"), narrow_sum("u8", "u8"), narrow_sum("s8", "u8", (1, 1, 4))),
+        where=(VNNI, BF16, before(BF16), F16, AMX),
+        elsewhere=(AVX512, OLD, NEW),
     ),
     "zero_point_of_weights": Row(
         (int8_convolution((1, 6, 7, 8), (3, 3, 1, 8), dtype="u8", shift=3, groups=8),),
