@@ -143,14 +143,16 @@ def operand_behind_vector(group: Group, op: Op, conditions: Conditions) -> Answe
     effect=WRONG | OUT_OF_BOUNDS,
 )
 def operand_of_one_column(group: Group, op: Op, conditions: Conditions) -> Answer:
-    """Find an operand that varies over batch or rows."""
+    """Find an operand that varies over batch or rows; a vector is a matrix of one column, too."""
     primitive = primitive_of(group, op, conditions)
     if primitive is None or not op.attr("transpose_a") or contraction(group, op) <= 1:
         return False
-    made = primitive.shape
+    column = (1,) if len(group.shape(op.inputs[1]) or ()) == 1 else ()
+    made = (*primitive.shape, *column)
     if len(made) != 3 or not made[2] == 1 < min(made[:2]):
         return False
-    return any(o.shape in ((1, made[1], 1), (made[0], 1, 1)) for o in primitive.operands)
+    wrong = (1, made[1], 1), (made[0], 1, 1)
+    return any((*o.shape, *column) in wrong for o in primitive.operands)
 
 
 def _heads(group: Group, op: Op, conditions: Conditions) -> Primitive | None:

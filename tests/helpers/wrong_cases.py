@@ -1425,6 +1425,8 @@ ROWS = {
         (
             product((4, 16, 4), (4, 16, 1), (1, 4, 1), transpose_a=True),
             product((4, 16, 4), (16, 1), (4, 1, 1), transpose_a=True),
+            product((4, 16, 5), (16,), (4, 1), transpose_a=True),
+            product((4, 16, 5), (16,), (5,), transpose_a=True),
         ),
         (
             product((4, 16, 4), (4, 16, 1), (4, 4, 1), transpose_a=True),
