@@ -160,9 +160,10 @@ def attention_condition_of_strided(group: Group, op: Op, conditions: Conditions)
 
 def _has_dense_matrices(group: Group, tensor: Tensor) -> bool:
     shape, strides = group.shape(tensor), group.tensor(tensor).strides
-    if shape is None or strides is None or 1 in shape[-2:] or len(shape) < 2:
+    if not shape or strides is None:
         return True
-    return strides[-2:] == (shape[-1], 1)
+    sides = zip(shape[-2:], strides[-2:], (shape[-1], 1)[-len(shape) :], strict=True)
+    return all(d == 1 or stride == dense for d, stride, dense in sides)
 
 
 @defect(

@@ -992,6 +992,7 @@ ROWS = {
         (
             attention_of_chosen((1, 1, 16, 16), strides=((256, 256, 1, 16), None)),
             attention_of_chosen((2, 4, 16, 16), strides=((1280, 320, 20, 1), None)),
+            attention_of_chosen((2, 1, 1, 16), strides=((64, 64, 64, 3), None)),
         ),
         (
             attention_of_chosen((2, 4, 16, 16), strides=((1280, 320, 16, 1), None)),
