@@ -73,12 +73,13 @@ def attention_with_statistics(mask, shape=(2, 4, 32, 64)):
 
 
 def attention_of_chosen(
-    condition, other=(1,), *, first=True, shape=(2, 4, 16, 32), strides=(None, None)
+    condition, other=(1,), *, first=True, shape=(2, 4, 16, 32), queries=16, strides=(None, None)
 ):
     """Scores, behind their scale, or something else."""
 
     def build(b):
-        q, k, v = (b.input(shape) for _ in range(3))
+        q = b.input((*shape[:-2], queries, shape[-1]))
+        k, v = (b.input(shape) for _ in range(2))
         scores = q.matmul(k, transpose_b=True) / 8.0
         c = b.input(condition, "boolean", strides=strides[0])
         o = b.input(other, strides=strides[1])
@@ -992,7 +993,7 @@ ROWS = {
         (
             attention_of_chosen((1, 1, 16, 16), strides=((256, 256, 1, 16), None)),
             attention_of_chosen((2, 4, 16, 16), strides=((1280, 320, 20, 1), None)),
-            attention_of_chosen((2, 1, 1, 16), strides=((64, 64, 64, 3), None)),
+            attention_of_chosen((2, 1, 1, 16), queries=1, strides=((64, 64, 64, 3), None)),
         ),
         (
             attention_of_chosen((2, 4, 16, 16), strides=((1280, 320, 16, 1), None)),
