@@ -100,7 +100,7 @@ class Programs:
 
     @property
     def entries(self) -> dict[tuple[Shape, ...], Entry]:
-        """What there is, by the shapes of the inputs; the set that was used last is the last."""
+        """What there is, by the shapes of the inputs, in the order in which it was made."""
         with self._lock:
             return dict(self._entries)
 

@@ -11,6 +11,7 @@ from typing import Any
 import onnx_ir as ir
 
 from .._core import num_threads
+from ..base.errors import OneDNNError
 from ..machine.pace import Pace
 from ..machine.timing import timed
 from ..model.planning import pace
@@ -86,7 +87,10 @@ class Rival:
         """
         if self._options.tune == "off" or self.island.saturation:
             return None
-        spent, _ = timed(ours)
+        try:
+            spent, _ = timed(ours)
+        except OneDNNError:  # of these numbers, such as random indices
+            return None
         measured = None
         if self._options.tune == "full" or _CALLS * spent < max(self._left, took):
             seconds = max(_LONG, _CALLS / 2 * spent)

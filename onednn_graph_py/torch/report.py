@@ -22,20 +22,12 @@ from .division import source
 
 @dataclass(frozen=True)
 class Left:
-    """Calls of one op that stay in torch for one reason.
+    """Calls of one op that stay in torch for one reason."""
 
-    Parameters
-    ----------
-    op : str
-        torch's name, such as ``aten.embedding.default``.
-    why : str
-    where : str
-        The line of the program that makes the first of them; empty if torch does not know it.
-    count : int
-    """
-
+    # In the words of torch, such as aten.embedding.default.
     op: str
     why: str
+    # The line of the program that makes the first of them; empty if torch does not know it.
     where: str
     count: int
 

@@ -145,6 +145,22 @@ def test_compiling_ahead_times_with_random_inputs(timed):
     assert len(timed[1]) == 1
 
 
+def test_random_inputs_that_a_model_refuses_time_nothing(timed):
+    """Compiling ahead goes on: they are not what the model is for."""
+    head = '<ir_version: 8, opset_import: ["": 17]>'
+    loaded = front.load(
+        parser.parse_model(
+            f"{head} g (float[4,6] x, int64[2] s, float[6,10] w) => (float[c,d] y) "
+            "{ h = MatMul(x, w) y = Reshape(h, s) }"
+        )
+    )
+    loaded.compile({"x": (4, 6), "s": (2,), "w": (6, 10)})
+    assert timed[1] == []
+    x, w = rows(4, 6), rows(6, 10)
+    for sizes in ((8, 5), (5, 8)):
+        np.testing.assert_allclose(loaded(x, np.int64(sizes), w), (x @ w).reshape(sizes), atol=1e-4)
+
+
 def test_sizes_after_the_time_is_over_run_where_the_latest_does(timed, monkeypatch):
     monkeypatch.setattr(rivals, "SECONDS", 0.1)
     timed[0].extend([THERE, HERE])

@@ -14,15 +14,7 @@ from ...serialization import GraphDocument
 
 @dataclass(frozen=True)
 class Case:
-    """A graph to run.
-
-    Parameters
-    ----------
-    path : str
-        The graph's file.
-    document : GraphDocument, optional
-        The graph, instead of that in the file.
-    """
+    """A graph to run: that of a file, or a document instead."""
 
     path: str
     document: GraphDocument | None = field(default=None, repr=False)
@@ -41,18 +33,9 @@ def _files(where: str) -> list[str]:
 
 
 def cases_of(places: Iterable[str]) -> list[Case]:
-    """Find all cases, in order.
+    """Find the cases of files, folders with all below, and patterns such as ``dumps/**/*.json``.
 
-    Parameters
-    ----------
-    places : iterable of str
-        Files, folders (searched for ``*.json``, with all below) and patterns such as
-        ``dumps/**/*.json``.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        A folder or pattern has no file.
+    - raises `InvalidArgumentsError`: a folder or pattern has no JSON file
     """
     made = []
     for place in places:

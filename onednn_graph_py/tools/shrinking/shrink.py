@@ -24,15 +24,7 @@ Variants = Callable[[GraphDocument], Iterator[GraphDocument]]
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of shrinking.
-
-    Parameters
-    ----------
-    tries : int
-        Graphs tried so far.
-    ops, elements : int
-        Size of the smallest graph that shows the symptom.
-    """
+    """The progress of shrinking: graphs tried, and the size of the smallest with the symptom."""
 
     tries: int
     ops: int
