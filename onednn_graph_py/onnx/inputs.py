@@ -59,7 +59,7 @@ class InputCheck:
         if dims is None:
             return
         if len(dims) != len(shape) or any(
-            isinstance(d, int) and d != s for d, s in zip(dims, shape, strict=True)
+            s < 0 or (isinstance(d, int) and d != s) for d, s in zip(dims, shape, strict=True)
         ):
             wanted = " x ".join("?" if d is None else str(d) for d in dims)
             raise InvalidShapeError(

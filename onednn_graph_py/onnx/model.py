@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 import onnx_ir as ir
 
 from .._core import num_threads
@@ -24,6 +26,7 @@ from ..base.processes.forked import renew_in_forks
 from ..base.text.names import printable
 from ..model.building.builder import GraphBuilder
 from ..model.checking.expected import Verification
+from ..serialization.model_file import write
 from . import lowering, packing  # noqa: F401  # lowering fills the table
 from .assembly import Weights
 from .external import lengths_of, require_files
@@ -48,7 +51,7 @@ from .programs import Entry, Programs
 from .report import OnnxReport, reported
 from .rivals import Rival
 from .survey import Section
-from .tensors import SEQUENCE, Shape, name_of
+from .tensors import SEQUENCE, Shape, dtype_of, name_of
 from .verifying import verified
 
 if TYPE_CHECKING:
@@ -349,12 +352,58 @@ class OnnxModel:
             packing.proto_of(self._model), inputs, self.output_names, results, rtol, atol
         )
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model into a file, which `onednn_graph_py.load` compiles again.
+
+        The file has the model with its weights, the options, the sizes for which it is compiled,
+        and what was measured: see `CompiledGraph.save`.
+
+        Parameters
+        ----------
+        path : path-like
+
+        Raises
+        ------
+        OSError
+            The file can't be written; what was there before stays.
+        """
+        nodes, weights = packing.packed(self._model)
+        arrays = {"": np.frombuffer(nodes, np.uint8), **weights}
+        with self._lock:
+            programs = [self._required, *self._programs.values()]
+        header = {
+            "onnx": self.name,
+            "graph": {"constants": [[a.shape, dtype_of(a), n] for n, a in arrays.items()]},
+            "options": asdict(self.options),
+            "sizes": [*self._required.entries],
+        }
+        measured = {key: kept for p in programs for key, kept in p.measured.items()}
+        write(path, header, arrays.values(), measured)
+
     def __reduce__(self) -> Any:
         return _restored, (*packing.packed(self._model), self.options, self.name)
 
 
 def _restored(model: bytes, weights: dict[str, Any], options: Options, name: str) -> OnnxModel:
-    return OnnxModel(packing.unpacked(model, weights), options, name)
+    read = ir.from_proto(onnx.ModelProto.FromString(model))
+    return OnnxModel(packing.put_into(read, weights), options, name)
+
+
+def from_file(
+    header: Mapping[str, Any], constants: Iterable[tuple[npt.NDArray[Any], str, str]]
+) -> Callable[[], OnnxModel]:
+    """Return what compiles a model of a file that `OnnxModel.save` wrote for its sizes."""
+    weights = {name: array for array, _, name in constants}
+    model = packing.put_into(loaded(weights.pop("").tobytes()), weights)
+    made = OnnxModel(model, Options(**header["options"]), str(header["onnx"]))
+    sizes = [tuple(map(tuple, shapes)) for shapes in header["sizes"]]
+
+    def compiled() -> OnnxModel:
+        for shapes in sizes:
+            made._entry(shapes)
+        return made
+
+    return compiled
 
 
 def entry_of(model: OnnxModel, shapes: Any) -> Entry:

@@ -30,9 +30,8 @@ def packed(model: ir.Model) -> tuple[bytes, dict[str, npt.NDArray[Any]]]:
     return ir.to_proto(skeleton).SerializeToString(), weights
 
 
-def unpacked(serialized: bytes, weights: dict[str, npt.NDArray[Any]]) -> ir.Model:
-    """Return the model that `packed` took apart."""
-    model: ir.Model = ir.from_proto(onnx.ModelProto.FromString(serialized))
+def put_into(model: ir.Model, weights: Mapping[str, npt.NDArray[Any]]) -> ir.Model:
+    """Return the model that `packed` took apart, with its weights again."""
     for name, array in weights.items():
         value = model.graph.initializers[name]
         kept = array

@@ -18,6 +18,7 @@ from ..base.processes.forked import renew_in_forks
 from ..machine.pace import Pace
 from ..machine.timing import timed
 from ..model.building.builder import GraphBuilder
+from ..model.planning.pace import Kept, Paces
 from .assembly import Assembly, Weights
 from .division import divided, first_island
 from .islands import Misinferred
@@ -103,6 +104,19 @@ class Programs:
         """What there is, by the shapes of the inputs, in the order in which it was made."""
         with self._lock:
             return dict(self._entries)
+
+    @property
+    def measured(self) -> Paces:
+        """What decided how all that there is runs."""
+        made: Paces = {}
+        for shapes, entry in self.entries.items():
+            if entry.program.model is not None:
+                made.update(entry.program.model.state[3])
+            if self._rival is not None:
+                made[self._rival.key(shapes)] = Kept(entry.pace)
+            if entry.tail is not None and entry.tail.rest is not None:
+                made.update(entry.tail.rest.measured)
+        return made
 
     def direct(self, shapes: tuple[Shape, ...]) -> Direct | None:
         """Return what runs inputs of these shapes by itself; None before it is made."""

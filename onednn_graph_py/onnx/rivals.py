@@ -68,7 +68,7 @@ class Rival:
 
     def known(self, shapes: Sequence[Shape]) -> Kept | None:
         """Return what is known of inputs of these shapes, or of others once the time is over."""
-        kept = pace.known(self._key(shapes))
+        kept = pace.known(self.key(shapes))
         if kept is None and self._left <= 0:
             return Kept(self._latest)
         return kept
@@ -100,12 +100,13 @@ class Rival:
                 self._left = 0.0
                 return None
             self._left -= seconds
-        self._latest = pace.keep(self._key(shapes), measured).pace
+        self._latest = pace.keep(self.key(shapes), measured).pace
         if self._latest is None or self._latest.slow is None:
             self._island = None  # its memory
         return self._latest
 
-    def _key(self, shapes: Sequence[Shape]) -> Key:
+    def key(self, shapes: Sequence[Shape]) -> Key:
+        """Return by what the pace of calls with inputs of these shapes is kept."""
         if not self._digest:
             self._digest = hashlib.sha256("\n".join(_told(self._section)).encode()).hexdigest()[:16]
         places = list(range(len(shapes)))

@@ -66,7 +66,7 @@ def load(source: str | os.PathLike[str]) -> Any: ...
 def load(source: JSONSource) -> Any:
     """Read a graph's JSON into a builder, ready to compile, or the file of a model.
 
-    See `parse` and `to_builder` for graphs, and `CompiledGraph.save` for models.
+    See `parse` and `to_builder` for graphs, `CompiledGraph.save` and `OnnxModel.save` for models.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def load(source: JSONSource) -> Any:
 
     Returns
     -------
-    GraphBuilder or CompiledGraph
+    GraphBuilder, CompiledGraph or OnnxModel
         A graph has inputs and outputs that are named ``t`` and the tensor's id. A model is
         compiled; its constants are the memory of the file, which must stay as it is.
 

@@ -14,7 +14,7 @@ import operator
 import os
 import warnings
 import zlib
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from types import FunctionType
@@ -33,7 +33,7 @@ from ..model.building.constant_arrays import unpacked
 from ..model.building.foreign import CallNode, HostNode, ViewNode
 from ..model.building.host_functions import Extent, HostFunction, Size, Slot
 from ..model.building.value import Node, Value
-from ..model.planning.pace import paces_of, rows_of
+from ..model.planning.pace import Paces, paces_of, remember, rows_of
 from ..model.running.model import CompiledGraph, restored
 from ..model.running.releasing import require_plain
 from ..reference.rounding import NUMPY_DTYPES
@@ -79,13 +79,29 @@ def save(model: CompiledGraph, path: str | os.PathLike[str]) -> None:
     if os.fspath(path).endswith(".json"):
         save_graph(builder, path)
         return
-    constants = [_stored(v) for v in builder.constants]
     header = {
         "graph": _described(builder),
-        "constants": [[c.nbytes, zlib.crc32(c)] for c in constants],
         "options": options,
         "device": device,
         "sizes": [list(map(list, shapes)) for shapes in model.sizes],
+    }
+    write(path, header, [v.data for v in builder.constants], measured)
+
+
+def write(
+    path: str | os.PathLike[str],
+    header: dict[str, Any],
+    arrays: Iterable[npt.NDArray[Any] | None],
+    measured: Paces,
+) -> None:
+    """Write the file of a model.
+
+    - `header`: its "graph" has the "constants": the shape, data type and name of each of the arrays
+    - raises `OSError`: the file can't be written; what was there before stays
+    """
+    constants = [np.ascontiguousarray(a).reshape(-1).view(np.uint8).data for a in arrays]
+    header |= {
+        "constants": [[c.nbytes, zlib.crc32(c)] for c in constants],
         "facts": facts(),
         "measured": rows_of(measured),
     }
@@ -101,11 +117,6 @@ def _parts(head: bytes, constants: Sequence[memoryview]) -> Iterator[bytes | mem
         yield b"\0" * (-at % _ALIGNMENT)
         yield constant
         at += -at % _ALIGNMENT + constant.nbytes
-
-
-def _stored(constant: Value) -> memoryview:
-    assert constant.data is not None
-    return np.ascontiguousarray(constant.data).reshape(-1).view(np.uint8).data
 
 
 # -- the graph as JSON
@@ -241,7 +252,7 @@ def _decoded(value: Any) -> Any:
 # -- reading
 
 
-def load_model(path: str) -> CompiledGraph:
+def load_model(path: str) -> Any:
     """Compile the model of a file that `save` wrote; see `load`, which names the file in errors.
 
     - raises `GraphFormatError`: it was cut or changed, or a newer package wrote it
@@ -249,23 +260,41 @@ def load_model(path: str) -> CompiledGraph:
     """
     try:
         header, memory = _read(path)
-        builder = _built(header["graph"], _constants(header, memory))
+        constants = _constants(header, memory)
         measured = paces_of(header["measured"])
-        sizes = [tuple(map(tuple, shapes)) for shapes in header["sizes"]]
-        options, device = dict(header["options"]), header["device"]
+        if "onnx" in header:
+            front_end = import_module(f"{__name__.partition('.')[0]}.onnx.model")
+            compiled = front_end.from_file(header, constants)
+        else:
+            compiled = _from_file(header, constants)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as e:
         raise GraphFormatError(f"no file of a model: {told(e)}") from None
-    if measured and header["facts"] != facts():
-        measured = {}
+    if header["facts"] == facts():
+        remember(measured)
+    elif measured:
         warnings.warn(
             f"{path}: another CPU or oneDNN chose the forms of this model; this one chooses again",
             RuntimeWarning,
             stacklevel=3,
         )
-    model = restored(builder, options, device, measured)
-    for shapes in sizes:
-        model.specialization(shapes)
-    return model
+    return compiled()
+
+
+def _from_file(
+    header: Mapping[str, Any], constants: Iterator[tuple[npt.NDArray[Any], str, str]]
+) -> Callable[[], CompiledGraph]:
+    """Return what compiles a graph for its sizes."""
+    builder = _built(header["graph"], constants)
+    sizes = [tuple(map(tuple, shapes)) for shapes in header["sizes"]]
+    options, device = dict(header["options"]), header["device"]
+
+    def compiled() -> CompiledGraph:
+        model = restored(builder, options, device)
+        for shapes in sizes:
+            model.specialization(shapes)
+        return model
+
+    return compiled
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], memoryview]:

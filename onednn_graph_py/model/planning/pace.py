@@ -138,7 +138,7 @@ def on_disk() -> Paces:
     result: Paces = {}
     for entry in _entries().all():
         kept = read(entry)
-        if kept is not None and kept.counts:
+        if kept is not None and kept.pace is not None:
             result[Key(*json.loads(entry["of"]))] = kept
     return result
 
@@ -150,11 +150,10 @@ def forget() -> None:
 
 
 def rows_of(paces: Mapping[Key, Kept]) -> list[list[Any]]:
-    """Return paces, where they could be measured, as rows that JSON can hold."""
+    """Return paces as rows that JSON can hold; without seconds those that nobody could measure."""
     return [
-        [*key, kept.pace.fused, kept.pace.apart]
+        [*key, *((kept.pace.fused, kept.pace.apart) if kept.pace is not None else (None, None))]
         for key, kept in paces.items()
-        if kept.pace is not None
     ]
 
 
@@ -166,7 +165,8 @@ def paces_of(rows: Any) -> Paces:
     result: Paces = {}
     for row in rows:
         threads, way, signature, written, one, other = row
-        kept = read({"seconds": [one, other]})
+        undecided = Kept(None, time.time() + _UNDECIDED)
+        kept = undecided if one is other is None else read({"seconds": [one, other]})
         texts = all(isinstance(t, str) for t in (way, signature, written))
         if not texts or not isinstance(threads, int) or kept is None:
             raise TypeError(f"{row!r} is no timing")

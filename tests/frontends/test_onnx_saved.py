@@ -1,0 +1,277 @@
+"""Files of ONNX models: another process computes the same bits, and measures nothing anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import onednn_graph_py as og
+from onednn_graph_py.machine.pace import Pace
+from onednn_graph_py.model.planning import pace
+from onednn_graph_py.serialization import model_file
+
+onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+front = pytest.importorskip("onednn_graph_py.onnx")
+rivals = pytest.importorskip("onednn_graph_py.onnx.rivals")
+parser = pytest.importorskip("onnx.parser")
+
+HERE, THERE = Pace(1e-3, 2e-3), Pace(2e-3, 1e-3)  # times here, and in onnxruntime
+BODIES = {
+    "whole": "(float[n,32] x) => (float[n,24] y) {h = MatMul(x, w) y = Softmax <axis=-1> (h)}",
+    "islands": """(float[n,32] x) => (float[n,24] y)
+        {h = MatMul(x, w) a = Det(s) c = Sin(h) d = Erf(c) r = Relu(d) y = Add(r, a)}""",
+    "an open end": """(float[n,32] x) => (int64[2,k] i, float[k,5] y)
+        {h = MatMul(x, w) i = NonZero(h) t = Transpose(i) f = Cast <to=1> (t)
+         q = MatMul(f, v) y = Relu(q)}""",
+    "a default": "(float[n,32] x, float[24] b) => (float[n,24] y) {h = MatMul(x, w) y = Add(h, b)}",
+}
+SHAPES = {"w": (32, 24), "v": (2, 5), "s": (3, 3), "b": (24,)}
+
+
+def model_of(name):
+    """A model with weights for all that its nodes read besides `x`."""
+    model = parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> g {BODIES[name]}')
+    read = {i for node in model.graph.node for i in node.input}
+    for weight in sorted(SHAPES.keys() & read):
+        numbers = np.random.default_rng(ord(weight)).uniform(-1, 1, SHAPES[weight])
+        array = onnx.numpy_helper.from_array(numbers.astype(np.float32), weight)
+        model.graph.initializer.append(array)
+    return model
+
+
+def rows(count):
+    return np.random.default_rng(count).standard_normal((count, 32)).astype(np.float32)
+
+
+def listed(made):
+    return list(made) if isinstance(made, tuple) else [made]
+
+
+def told(model):
+    """What runs where, as a process can tell another."""
+    programs = model.report().programs
+    return json.loads(json.dumps([[p.shapes, p.islands, p.share, p.steps] for p in programs]))
+
+
+def known(model, count, measured):
+    """Let it be known of calls with so many rows how long they take here and in onnxruntime."""
+    key = model._required._rival.key([(count, 32)])
+    pace.remember({key: pace.Kept(measured)})
+    return key
+
+
+CHILD = """
+import json, sys, numpy as np, onednn_graph_py as og
+sys.path.append(sys.argv[1])
+from onednn_graph_py.machine.pace import Pace
+measured = []
+Pace.measured = staticmethod(lambda *given: measured.append(given))
+from test_onnx_saved import listed, told
+model = og.load("m.og")
+with np.load("x.npz") as given:
+    made = [a for x in given.values() for a in listed(model(x))]
+np.savez("y.npz", *made)
+print(json.dumps([len(measured), told(model)]))
+"""
+
+
+@pytest.mark.parametrize("faster", [HERE, THERE, None], ids=["here", "there", "undecided"])
+@pytest.mark.parametrize("name", BODIES)
+def test_another_process_computes_the_same_bits_and_measures_nothing(name, faster, tmp_path):
+    model = front.load(model_of(name))
+    inputs = [rows(7), rows(3)]
+    for x in inputs:
+        known(model, len(x), faster)
+    wanted = [a for x in inputs for a in listed(model(x))]
+    model.save(tmp_path / "m.og")
+    np.savez(tmp_path / "x.npz", *inputs)
+    output = subprocess.run(
+        [sys.executable, "-W", "error", "-c", CHILD, str(Path(__file__).parent)],
+        cwd=tmp_path,
+        env={**os.environ, "ONEDNN_GRAPH_PY_CACHE": str(tmp_path / "empty")},
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=300,
+    ).stdout
+    assert json.loads(output) == [0, told(model)]
+    assert any("the whole model" in i for p in told(model) for i in p[1]) == (faster is THERE)
+    with np.load(tmp_path / "y.npz") as made:
+        for one, other in zip(made.values(), wanted, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_sizes_options_and_what_was_measured_come_back(tmp_path, monkeypatch):
+    model = front.load(model_of("whole"), max_shapes=3, threads=1)
+    keys = [known(model, count, p) for count, p in ((5, HERE), (9, THERE))]
+    wanted = model(rows(9)), model(rows(5))
+    model.save(tmp_path / "m.og")
+    monkeypatch.setattr(pace, "_known", {})
+    loaded = og.load(tmp_path / "m.og")
+    assert isinstance(loaded, front.OnnxModel)
+    assert (loaded.options, loaded.name, repr(loaded)) == (model.options, model.name, repr(model))
+    assert list(loaded._required.entries) == [((9, 32),), ((5, 32),)]
+    assert [pace.paces()[k].pace for k in keys] == [HERE, THERE]
+    for x, y in zip((rows(9), rows(5)), wanted, strict=True):
+        np.testing.assert_array_equal(loaded(x), y)
+    assert loaded.verify(rows(4))
+    loaded.save(tmp_path / "again.og")
+    np.testing.assert_array_equal(og.load(tmp_path / "again.og")(rows(9)), wanted[0])
+
+
+def test_a_default_may_be_given_to_a_loaded_model(tmp_path):
+    model = front.load(model_of("a default"))
+    b = np.linspace(-1, 1, 24, dtype=np.float32)
+    wanted = model(x=rows(6), b=b)
+    model.save(tmp_path / "m.og")
+    np.testing.assert_array_equal(og.load(tmp_path / "m.og")(x=rows(6), b=b), wanted)
+
+
+def test_weights_are_the_memory_of_the_file(tmp_path):
+    file = tmp_path / "m.og"
+    model = front.load(model_of("whole"))
+    known(model, 7, HERE)
+    model(rows(7))
+    model.save(file)
+    loaded = og.load(file)
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    places = [line.split()[0].split("-") for line in maps if line.endswith(str(file))]
+    spans = [(int(low, 16), int(high, 16)) for low, high in places]
+    (weight,) = loaded.builder([(7, 32)]).constants
+    address = weight.data.ctypes.data
+    assert any(low <= address < high for low, high in spans)
+    assert address % 64 == 0
+
+
+def test_weights_of_a_file_beside_the_model_are_in_it(tmp_path):
+    proto = model_of("whole")
+    onnx.save(proto, tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0)
+    model = front.load(tmp_path / "m.onnx")
+    wanted = model(rows(7))
+    model.save(tmp_path / "m.og")
+    for file in tmp_path.glob("m.onnx*"):
+        file.unlink()
+    for file in set(tmp_path.iterdir()) - {tmp_path / "m.og"}:
+        file.unlink()
+    np.testing.assert_array_equal(og.load(tmp_path / "m.og")(rows(7)), wanted)
+
+
+def test_another_cpu_chooses_again_with_one_warning(tmp_path, monkeypatch):
+    model = front.load(model_of("whole"))
+    key = known(model, 7, THERE)
+    model(rows(7))
+    model.save(tmp_path / "m.og")
+    monkeypatch.setattr(pace, "_known", {})
+    monkeypatch.setattr(model_file, "facts", lambda: ["another CPU"])
+    calls = []
+    monkeypatch.setattr(rivals.Pace, "measured", staticmethod(lambda *given: calls.append(given)))
+    with pytest.warns(RuntimeWarning, match="another CPU or oneDNN chose the forms") as caught:
+        loaded = og.load(tmp_path / "m.og")
+    assert len(caught) == 1
+    assert calls
+    assert pace.paces()[key].pace is None
+    np.testing.assert_allclose(loaded(rows(7)), model(rows(7)), rtol=1e-4, atol=1e-6)
+
+
+# -- damaged and foreign files
+
+
+@pytest.fixture(scope="module")
+def contents(tmp_path_factory):
+    file = tmp_path_factory.mktemp("model") / "m.og"
+    model = front.load(model_of("whole"))
+    known(model, 7, HERE)
+    model(rows(7))
+    model.save(file)
+    return file.read_bytes()
+
+
+def refused(tmp_path, contents, match):
+    file = tmp_path / "damaged.og"
+    file.write_bytes(contents)
+    with pytest.raises(og.OneDNNError, match=match) as caught:
+        og.load(file)
+    assert str(file) in str(caught.value)
+
+
+def rewritten(contents, change, nodes=None):
+    """The file with another header, and other nodes, with checksums that are right."""
+    first, line, rest = contents.split(b"\n", 2)
+    length = int(line.split()[0])
+    header = json.loads(rest[:length])
+    at = len(contents) - len(rest) + length + 1
+    stored = []
+    for size, _ in header["constants"]:
+        at += -at % 64
+        stored.append(contents[at : at + size])
+        at += size
+    if nodes is not None:
+        stored[0] = nodes
+        header["graph"]["constants"][0][0] = [len(nodes)]
+        header["constants"][0] = [len(nodes), zlib.crc32(nodes)]
+    change(header)
+    text = json.dumps(header).encode()
+    made = b"%s\n%d %d\n%s\n" % (first, len(text), zlib.crc32(text), text)
+    for part in stored:
+        made += b"\0" * (-len(made) % 64) + part
+    return made
+
+
+def test_a_rewritten_file_is_as_it_was(contents):
+    assert rewritten(contents, lambda h: None) == contents
+
+
+@pytest.mark.parametrize("left", [23, 30, 200, -1, -500])
+def test_a_cut_file_is_refused(tmp_path, contents, left):
+    refused(tmp_path, contents[:left], "no file of a model: ")
+
+
+@pytest.mark.parametrize("place", [40, 300, -3, -3130])
+def test_a_changed_byte_is_refused(tmp_path, contents, place):
+    changed = bytearray(contents)
+    changed[place] ^= 0x10
+    refused(tmp_path, bytes(changed), "was changed|its header has|no file of a model")
+
+
+def test_a_file_of_another_format_is_refused(tmp_path, contents):
+    refused(tmp_path, contents.replace(b"model 1\n", b"model 2\n", 1), "its format is b'onednn")
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda h: h.pop("onnx"), "'fpmath'"),
+        (lambda h: h.pop("options"), "'options'"),
+        (lambda h: h["options"].update(tune="sometimes"), "tune"),
+        (lambda h: h["options"].update(unheard=1), "unheard"),
+        (lambda h: h["sizes"].append([[5, 33]]), "must have the shape"),
+        (lambda h: h["sizes"].append([[-5, 32]]), "must have the shape"),
+        (lambda h: h["sizes"].append([[5, 32], [5, 32]]), "expected the shapes of 1 inputs"),
+        (lambda h: h["measured"].append([1]), "no file of a model"),
+        (lambda h: h["graph"]["constants"][1].__setitem__(0, [24, 33]), "reshape"),
+        (lambda h: h["graph"]["constants"][1].__setitem__(2, "z"), "'z'"),
+        (lambda h: h["graph"]["constants"][0].__setitem__(2, "z"), "''"),
+    ],
+)
+def test_a_header_that_makes_no_model_is_refused(tmp_path, contents, change, match):
+    refused(tmp_path, rewritten(contents, change), match)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "match"),
+    [
+        (b"", "no graph"),
+        (b"\x08\x08garbage", "not an ONNX model"),
+        (model_of("whole").SerializeToString()[:-40], "not an ONNX model"),
+    ],
+)
+def test_nodes_that_are_no_model_are_refused(tmp_path, contents, nodes, match):
+    refused(tmp_path, rewritten(contents, lambda h: None, nodes), match)
