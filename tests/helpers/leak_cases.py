@@ -62,12 +62,23 @@ class Case:
 CASES: dict[str, Case] = {}
 
 
-def case(rounds: int, kernels: int = 0):
+def prepared(rounds: int, kernels: int = 0):
     """List a case under its function's name: rounds of a batch, kernels made and run in each."""
 
     def listed(prepare):
         CASES[prepare.__name__] = Case(prepare, rounds, kernels)
         return prepare
+
+    return listed
+
+
+def case(rounds: int, kernels: int = 0, of: Callable[[], object] | None = None):
+    """List what is to be repeated itself; it takes what `of` returns once."""
+
+    def listed(run):
+        prepare = (lambda: partial(run, of())) if of else (lambda: run)
+        CASES[run.__name__] = Case(prepare, rounds, kernels)
+        return run
 
     return listed
 
@@ -115,18 +126,15 @@ X = random(1, 16, 10, 10)
 
 @case(200)
 def logical_tensors():
-    def run():
-        lt = LT(0, "f32", [64, 64], "strided")
-        lt.get_id(), lt.get_data_type(), lt.get_property_type(), lt.get_layout_type()
-        lt.get_dims(), lt.get_strides(), lt.get_mem_size(), lt.is_equal(copy.copy(lt))
-        fails(lt.get_layout_id), repr(LT(1, "bf16", [None], "any")), hash(lt)
-        pickle.loads(pickle.dumps(lt))
-        fails(lambda: LT(0, "f32", [2] * 99, "strided"))
-
-    return run
+    lt = LT(0, "f32", [64, 64], "strided")
+    lt.get_id(), lt.get_data_type(), lt.get_property_type(), lt.get_layout_type()
+    lt.get_dims(), lt.get_strides(), lt.get_mem_size(), lt.is_equal(copy.copy(lt))
+    fails(lt.get_layout_id), repr(LT(1, "bf16", [None], "any")), hash(lt)
+    pickle.loads(pickle.dumps(lt))
+    fails(lambda: LT(0, "f32", [2] * 99, "strided"))
 
 
-@case(100)
+@prepared(100)
 def ops_of_the_mirror():
     lts = [LT(i, "f32", [4, 4], "strided") for i in range(2)]
 
@@ -141,73 +149,55 @@ def ops_of_the_mirror():
     return run
 
 
-@case(100)
-def graphs():
-    o = Mirror()
-
-    def run():
-        g = og.graph("cpu", "strict")
-        g.set_fpmath_mode("bf16", True), g.get_fpmath_mode(), g.get_engine_kind(), g.get()
-        g.add_op(o.op), g.is_finalized(), g.finalize(), g.get_ops()
-        (p,) = g.get_partitions("fusion")
-        p.get_ops_num(), p.get_ops(), p.get_id(), p.is_supported(), p.get_engine_kind(), p.get()
-        p.get_input_ports(), p.get_output_ports()
-        fails(lambda: g.add_op(o.op)), fails(lambda: og.graph("cpu").get_partitions())
-        fails(lambda: og.graph("cpu").add_op(og.op(0, "ReLU", o.ins, [], "x")))
-
-    return run
+@case(100, of=Mirror)
+def graphs(o):
+    g = og.graph("cpu", "strict")
+    g.set_fpmath_mode("bf16", True), g.get_fpmath_mode(), g.get_engine_kind(), g.get()
+    g.add_op(o.op), g.is_finalized(), g.finalize(), g.get_ops()
+    (p,) = g.get_partitions("fusion")
+    p.get_ops_num(), p.get_ops(), p.get_id(), p.is_supported(), p.get_engine_kind(), p.get()
+    p.get_input_ports(), p.get_output_ports()
+    fails(lambda: g.add_op(o.op)), fails(lambda: og.graph("cpu").get_partitions())
+    fails(lambda: og.graph("cpu").add_op(og.op(0, "ReLU", o.ins, [], "x")))
 
 
 @case(50)
 def engines_and_allocators():
-    def run():
-        engine = og.engine("cpu", 0)
-        stream = og.stream(engine)
-        stream.wait(), stream.get_engine().get_kind(), stream.get(), engine.get()
-        og.engine.get_count("cpu")
-        fails(lambda: og.engine("cpu", 9))
-        if RUNTIME != "SYCL":  # there memory is SYCL's
-            mine = og.allocator()
-            apart = og.make_engine_with_allocator("cpu", 0, mine)
-            og.tensor(LT(0, "f32", [64], "strided"), apart)
-            mine.statistics()
-
-    return run
+    engine = og.engine("cpu", 0)
+    stream = og.stream(engine)
+    stream.wait(), stream.get_engine().get_kind(), stream.get(), engine.get()
+    og.engine.get_count("cpu")
+    fails(lambda: og.engine("cpu", 9))
+    if RUNTIME != "SYCL":  # there memory is SYCL's
+        mine = og.allocator()
+        apart = og.make_engine_with_allocator("cpu", 0, mine)
+        og.tensor(LT(0, "f32", [64], "strided"), apart)
+        mine.statistics()
 
 
-@case(20)
-def compilations():
-    o = Mirror()
-
-    def run():
-        made = o.partition.compile(o.ins, o.outs, o.engine)
-        made.query_logical_tensor(1), made.get_inplace_ports(), made.get_inputs()
-        made.get_outputs(), made.get()
-        if hasattr(og.compiled_partition, "get_scratchpad_logical_tensor"):
-            with contextlib.suppress(og.UnimplementedError):
-                made.get_scratchpad_logical_tensor()
-        fails(lambda: o.partition.compile([], o.outs, o.engine))
-        fails(lambda: made.query_logical_tensor(77))
-
-    return run
+@case(20, of=Mirror)
+def compilations(o):
+    made = o.partition.compile(o.ins, o.outs, o.engine)
+    made.query_logical_tensor(1), made.get_inplace_ports(), made.get_inputs()
+    made.get_outputs(), made.get()
+    if hasattr(og.compiled_partition, "get_scratchpad_logical_tensor"):
+        with contextlib.suppress(og.UnimplementedError):
+            made.get_scratchpad_logical_tensor()
+    fails(lambda: o.partition.compile([], o.outs, o.engine))
+    fails(lambda: made.query_logical_tensor(77))
 
 
-@case(100)
-def executions():
-    o = Mirror()
-
-    def run():
-        o.compiled.execute(o.stream, [o.x], [o.y])
-        bound = o.compiled.bind(o.stream, [o.x], [o.y])
-        bound(), o.stream.wait()
-        fails(lambda: o.compiled.execute(o.stream, [], []))
-        fails(lambda: o.compiled.execute(o.stream, [o.x] * 3, [o.y]))
-        fails(lambda: o.compiled.bind(o.stream, [o.x], [None]))
-
-    return run
+@case(100, of=Mirror)
+def executions(o):
+    o.compiled.execute(o.stream, [o.x], [o.y])
+    bound = o.compiled.bind(o.stream, [o.x], [o.y])
+    bound(), o.stream.wait()
+    fails(lambda: o.compiled.execute(o.stream, [], []))
+    fails(lambda: o.compiled.execute(o.stream, [o.x] * 3, [o.y]))
+    fails(lambda: o.compiled.bind(o.stream, [o.x], [None]))
 
 
-@case(100)
+@prepared(100)
 def tensors():
     o = Mirror()
     raw = bytearray(64 * 64 * 4)
@@ -229,18 +219,15 @@ def tensors():
 
 @case(50)
 def data_types():
-    def run():
-        packed = og.dtypes.pack_int4(np.arange(8) - 4, "s4")
-        og.dtypes.unpack_int4(packed, (8,), "s4")
-        og.dtypes.array_dtype("bf16"), og.dtypes.numpy_dtype("f8_e4m3")
-        og.dtypes.data_type_of(np.dtype("int8"))
-        fails(lambda: og.dtypes.array_dtype("nothing"), Exception)
-        og.errors.reworded(og.InvalidShapeError("one"), "another")
-
-    return run
+    packed = og.dtypes.pack_int4(np.arange(8) - 4, "s4")
+    og.dtypes.unpack_int4(packed, (8,), "s4")
+    og.dtypes.array_dtype("bf16"), og.dtypes.numpy_dtype("f8_e4m3")
+    og.dtypes.data_type_of(np.dtype("int8"))
+    fails(lambda: og.dtypes.array_dtype("nothing"), Exception)
+    og.errors.reworded(og.InvalidShapeError("one"), "another")
 
 
-@case(50)
+@prepared(50)
 def settings():
     kept = og.get_constant_tensor_cache_capacity("cpu")
 
@@ -268,7 +255,7 @@ def settings():
     return run
 
 
-@case(1, kernels=20)
+@prepared(1, kernels=20)
 def wrong_uses():
     import wrong_uses
 
@@ -282,7 +269,7 @@ def wrong_uses():
 # -- graphs as they are written
 
 
-@case(10)
+@prepared(10)
 def building():
     from onednn_graph_py.ops import OPS
 
@@ -305,7 +292,7 @@ def building():
     return run
 
 
-@case(5)
+@prepared(5)
 def functions_of_numpy():
     matrix = random(4, 4)
     given = {
@@ -333,7 +320,7 @@ def functions_of_numpy():
     return run
 
 
-@case(5, kernels=2)
+@prepared(5, kernels=2)
 def tracing():
     def double_relu(x):
         return x.relu() * 2.0
@@ -348,7 +335,7 @@ def tracing():
     return run
 
 
-@case(5)
+@prepared(5)
 def files():
     b = builder()
     folder = tempfile.mkdtemp()
@@ -368,7 +355,7 @@ def files():
     return run
 
 
-@case(3)
+@prepared(3)
 def references_of_ops():
     x = random(2, 3)
 
@@ -383,7 +370,7 @@ def references_of_ops():
     return run
 
 
-@case(2)
+@prepared(2)
 def exports():
     path = Path("exported.json")
     builder().save(path)
@@ -399,7 +386,7 @@ def exports():
     return run
 
 
-@case(1, kernels=8)
+@prepared(1, kernels=8)
 def replays():
     b = builder()
     b.save("replayed.json")
@@ -418,7 +405,7 @@ def replays():
     return run
 
 
-@case(1)
+@prepared(1)
 def shrinkings():
     b = og.GraphBuilder()
     b.output((b.input((8, 4)).relu() * 2.0).abs())
@@ -435,7 +422,7 @@ def shrinkings():
     return run
 
 
-@case(2)
+@prepared(2)
 def captures():
     builder().save("graph.json")
 
@@ -449,7 +436,7 @@ def captures():
     return run
 
 
-@case(20)
+@prepared(20)
 def splits_into_regions():
     reads = {"a": [], "b": ["a"], "c": ["b"], "d": ["c"]}
 
@@ -464,12 +451,9 @@ def splits_into_regions():
 
 @case(20)
 def table_of_ops():
-    def run():
-        assert ops.check("MatMul", [((2, 3), "f32"), ((3, 4), "f32")])[0].shape == (2, 4)
-        ops.MatMul.flop([(2, 3), (3, 4)], [(2, 4)], {}), ops.overview((3, 7))
-        fails(lambda: ops.check("MatMul", [((2, 3), "f32"), ((4, 4), "f32")]))
-
-    return run
+    assert ops.check("MatMul", [((2, 3), "f32"), ((3, 4), "f32")])[0].shape == (2, 4)
+    ops.MatMul.flop([(2, 3), (3, 4)], [(2, 4)], {}), ops.overview((3, 7))
+    fails(lambda: ops.check("MatMul", [((2, 3), "f32"), ((4, 4), "f32")]))
 
 
 # -- models
@@ -477,23 +461,20 @@ def table_of_ops():
 
 @case(3, kernels=3)
 def models():
-    def run():
-        model = builder().compile(name="net")
-        model(X), model(x=X)
-        bound = model.bind([X])
-        bound()
-        model.steps(), model.stats(), model.prepare([X.shape]), og.assert_fused(model)
-        model.save("model.json"), model.save("model.og"), og.load("model.og")
-        model.specialization((X.shape,)), model.ordered([X], {})
-        model.with_threads(1)(X)
-        fails(lambda: model(X[:, :3])), fails(lambda: model(X, X)), fails(lambda: model(y=X))
-        fails(lambda: model.bind([None])), fails(lambda: model.bind([X], [X[0]]))
-        og.clear_caches()
-
-    return run
+    model = builder().compile(name="net")
+    model(X), model(x=X)
+    bound = model.bind([X])
+    bound()
+    model.steps(), model.stats(), model.prepare([X.shape]), og.assert_fused(model)
+    model.save("model.json"), model.save("model.og"), og.load("model.og")
+    model.specialization((X.shape,)), model.ordered([X], {})
+    model.with_threads(1)(X)
+    fails(lambda: model(X[:, :3])), fails(lambda: model(X, X)), fails(lambda: model(y=X))
+    fails(lambda: model.bind([None])), fails(lambda: model.bind([X], [X[0]]))
+    og.clear_caches()
 
 
-@case(20)
+@prepared(20)
 def calls():
     model = builder().compile()
     out = np.empty_like(model(X))
@@ -510,7 +491,7 @@ def calls():
     return run
 
 
-@case(2, kernels=7)
+@prepared(2, kernels=7)
 def dynamic_dims():
     model = builder((-1, 16, -1, 10)).compile(max_shapes=2)
     sizes = [random(n, 16, m, 10) for n in (1, 2, 3) for m in (4, 5)]
@@ -524,7 +505,7 @@ def dynamic_dims():
     return run
 
 
-@case(2, kernels=2)
+@prepared(2, kernels=2)
 def releasing():
     x = random(1, 64, 10, 10)
 
@@ -540,7 +521,7 @@ def releasing():
     return run
 
 
-@case(2, kernels=2)
+@prepared(2, kernels=2)
 def pickles():
     model = builder().compile()
 
@@ -551,7 +532,7 @@ def pickles():
     return run
 
 
-@case(10)
+@prepared(10)
 def host_steps():
     b = og.GraphBuilder()
     x = b.input((4, 8), name="x")
@@ -583,45 +564,39 @@ def host_steps():
 
 @case(2, kernels=4)
 def views_and_caches():
-    def run():
-        b = og.GraphBuilder()
-        cache = og.blocks.kv_cache(b, layers=1, batch=1, heads=1, size=4)
-        q, k, v = (b.input((1, 1, -1, 4), "f32", name=n) for n in "qkv")
-        b.output(cache.attend(q, k, v))
-        model, memory = b.compile(), cache.allocate(20)
-        x = np.ones((1, 1, 1, 4), np.float32)
-        memory.call(model, 1, q=x, k=x, v=x), memory.call(model, 1, q=x, k=x, v=x)
-        og.clear_caches()
-
-    return run
+    b = og.GraphBuilder()
+    cache = og.blocks.kv_cache(b, layers=1, batch=1, heads=1, size=4)
+    q, k, v = (b.input((1, 1, -1, 4), "f32", name=n) for n in "qkv")
+    b.output(cache.attend(q, k, v))
+    model, memory = b.compile(), cache.allocate(20)
+    x = np.ones((1, 1, 1, 4), np.float32)
+    memory.call(model, 1, q=x, k=x, v=x), memory.call(model, 1, q=x, k=x, v=x)
+    og.clear_caches()
 
 
 @case(3)
 def blocks():
-    def run():
-        b = og.GraphBuilder()
-        weights, row = random(4, 4), random(4)
-        y = og.blocks.linear(b.input((2, 4), name="x"), weights, row)
-        y = og.blocks.rms_norm(y, row)
-        y = og.blocks.dequantize(og.blocks.quantize(y, "u8", 0.5), 0.5)
-        image = b.input((1, 4, 5, 5))
-        turned = b.input((1, 1, 2, 4))
-        tables = og.blocks.rope_tables(np.arange(2), 4)
-        b.output(og.blocks.gated_mlp(y, weights, weights, weights))
-        b.output(og.blocks.global_avg_pool(image), og.blocks.rope(turned, *tables))
-        b.output(og.blocks.embedding(b.input((3,), "s32"), weights))
-        og.blocks.kv_cache(b, layers=1, batch=1, heads=1, size=4).positions(turned)
-        fails(lambda: og.blocks.linear(y, weights[:, :1].T))
-        document = og.serialization.from_builder(builder())
-        document.with_tensors(lambda record: record)
-
-    return run
+    b = og.GraphBuilder()
+    weights, row = random(4, 4), random(4)
+    y = og.blocks.linear(b.input((2, 4), name="x"), weights, row)
+    y = og.blocks.rms_norm(y, row)
+    y = og.blocks.dequantize(og.blocks.quantize(y, "u8", 0.5), 0.5)
+    image = b.input((1, 4, 5, 5))
+    turned = b.input((1, 1, 2, 4))
+    tables = og.blocks.rope_tables(np.arange(2), 4)
+    b.output(og.blocks.gated_mlp(y, weights, weights, weights))
+    b.output(og.blocks.global_avg_pool(image), og.blocks.rope(turned, *tables))
+    b.output(og.blocks.embedding(b.input((3,), "s32"), weights))
+    og.blocks.kv_cache(b, layers=1, batch=1, heads=1, size=4).positions(turned)
+    fails(lambda: og.blocks.linear(y, weights[:, :1].T))
+    document = og.serialization.from_builder(builder())
+    document.with_tensors(lambda record: record)
 
 
 # -- seeing
 
 
-@case(2, kernels=4)
+@prepared(2, kernels=4)
 def seeing():
     model = builder().compile()
     path = Path(tempfile.mkdtemp()) / "seen"
@@ -639,7 +614,7 @@ def seeing():
     return run
 
 
-@case(1, kernels=4)
+@prepared(1, kernels=4)
 def explaining():
     model = builder().compile()
 
@@ -650,7 +625,7 @@ def explaining():
     return run
 
 
-@case(1, kernels=2)
+@prepared(1, kernels=2)
 def comparing():
     b = og.GraphBuilder()
     b.output(b.input((8, 16)).relu())
@@ -664,10 +639,10 @@ def comparing():
 
 @case(1)
 def devices():
-    return lambda: og.devices().to_dict()
+    og.devices().to_dict()
 
 
-@case(1, kernels=4)
+@prepared(1, kernels=4)
 def verdicts_on_partitions():
     folder = tempfile.mkdtemp()
 
@@ -681,7 +656,7 @@ def verdicts_on_partitions():
     return run
 
 
-@case(1, kernels=8)
+@prepared(1, kernels=8)
 def tunings():
     folder = tempfile.mkdtemp()
     b = og.GraphBuilder()
@@ -703,7 +678,7 @@ def tunings():
     return run
 
 
-@case(1, kernels=20)
+@prepared(1, kernels=20)
 def selftests():
     from onednn_graph_py.tools import command_line as cli
 
@@ -718,13 +693,10 @@ def selftests():
 
 @case(2, kernels=1)
 def predictors():
-    def run():
-        made = parallel.Predictor(builder().compile, threads=1, prepare=[X.shape])
-        made({"x": X})
-        fails(lambda: parallel.Predictor(builder().compile, threads=0))
-        og.clear_caches()
-
-    return run
+    made = parallel.Predictor(builder().compile, threads=1, prepare=[X.shape])
+    made({"x": X})
+    fails(lambda: parallel.Predictor(builder().compile, threads=0))
+    og.clear_caches()
 
 
 def sycl_objects():
@@ -753,7 +725,7 @@ def sycl_objects():
 
 
 if sycl_interop.missing() is None:
-    case(5, kernels=1)(sycl_objects)
+    prepared(5, kernels=1)(sycl_objects)
 
 
 # -- which operations there are, and which were called

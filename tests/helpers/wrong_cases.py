@@ -34,6 +34,15 @@ EVERYWHERE = (OLD, NEW, OPENMP, AVX512, VNNI, BF16, F16, AMX)
 Build = Callable[[og.GraphBuilder], None]
 
 
+def written(write: Callable[..., None]) -> Callable[..., Build]:
+    """Take a function's arguments now and its builder, which is the first one, later."""
+
+    def of(*args: Any, **kwargs: Any) -> Build:
+        return lambda b: write(b, *args, **kwargs)
+
+    return of
+
+
 def before(conditions: Conditions) -> Conditions:
     """The same with the version before."""
     return conditions._replace(version=(3, 7))
@@ -50,78 +59,63 @@ def integers(*shape, low=-8, high=8):
 # -- attention
 
 
-def attention(mask, dtype="f32", shape=(2, 4, 32, 64)):
-    def build(b):
-        q, k, v = (b.input(shape, dtype) for _ in range(3))
-        scores = q.matmul(k, transpose_b=True) + b.input(mask, dtype)
-        b.output(scores.softmax(axis=-1) @ v)
-
-    return build
+@written
+def attention(b, mask, dtype="f32", shape=(2, 4, 32, 64)):
+    q, k, v = (b.input(shape, dtype) for _ in range(3))
+    scores = q.matmul(k, transpose_b=True) + b.input(mask, dtype)
+    b.output(scores.softmax(axis=-1) @ v)
 
 
-def attention_with_statistics(mask, shape=(2, 4, 32, 64)):
+@written
+def attention_with_statistics(b, mask, shape=(2, 4, 32, 64)):
     """As training needs it."""
-
-    def build(b):
-        q, k, v = (b.input(shape, "bf16") for _ in range(3))
-        scores = b.matmul(q, k, transpose_b=True, dtype="f32") + b.input(mask)
-        made = [(scores.shape, "bf16"), ((*scores.shape[:-1], 1), "f32")]
-        chances, statistics = b.op("SoftMax", scores, outputs=made, axis=-1)
-        b.output(chances @ v, statistics)
-
-    return build
+    q, k, v = (b.input(shape, "bf16") for _ in range(3))
+    scores = b.matmul(q, k, transpose_b=True, dtype="f32") + b.input(mask)
+    made = [(scores.shape, "bf16"), ((*scores.shape[:-1], 1), "f32")]
+    chances, statistics = b.op("SoftMax", scores, outputs=made, axis=-1)
+    b.output(chances @ v, statistics)
 
 
+@written
 def attention_of_chosen(
-    condition, other=(1,), *, first=True, shape=(2, 4, 16, 32), queries=16, strides=(None, None)
+    b, condition, other=(1,), *, first=True, shape=(2, 4, 16, 32), queries=16, strides=(None, None)
 ):
     """Scores, behind their scale, or something else."""
-
-    def build(b):
-        q = b.input((*shape[:-2], queries, shape[-1]))
-        k, v = (b.input(shape) for _ in range(2))
-        scores = q.matmul(k, transpose_b=True) / 8.0
-        c = b.input(condition, "boolean", strides=strides[0])
-        o = b.input(other, strides=strides[1])
-        chosen = b.select(c, scores, o) if first else b.select(c, o, scores)
-        b.output(chosen.softmax(axis=-1) @ v)
-
-    return build
+    q = b.input((*shape[:-2], queries, shape[-1]))
+    k, v = (b.input(shape) for _ in range(2))
+    scores = q.matmul(k, transpose_b=True) / 8.0
+    c = b.input(condition, "boolean", strides=strides[0])
+    o = b.input(other, strides=strides[1])
+    chosen = b.select(c, scores, o) if first else b.select(c, o, scores)
+    b.output(chosen.softmax(axis=-1) @ v)
 
 
-def unscaled_attention(condition, strides):
-    def build(b):
-        q, k, v = (b.input((1, 4, 16, 32)) for _ in range(3))
-        seen = b.input(condition, "boolean", strides=strides)
-        scores = b.select(seen, np.float32([-8.0]), q.matmul(k, transpose_b=True))
-        b.output(scores.softmax(axis=-1) @ v)
-
-    return build
+@written
+def unscaled_attention(b, condition, strides):
+    q, k, v = (b.input((1, 4, 16, 32)) for _ in range(3))
+    seen = b.input(condition, "boolean", strides=strides)
+    scores = b.select(seen, np.float32([-8.0]), q.matmul(k, transpose_b=True))
+    b.output(scores.softmax(axis=-1) @ v)
 
 
-def grouped_attention(size, strides):
+@written
+def grouped_attention(b, size, strides):
     """By reshapes: three queries a key."""
-
-    def build(b):
-        q, v = b.input((1, 18, 2, size)), b.input((1, 6, 16, size))
-        k = b.input((1, 6, 16, size), strides=strides)
-        q = q.static_reshape(shape=[1, 6, 3, 2, size], special_zero=False)
-        k, v = (t.static_reshape(shape=[1, 6, 1, 16, size], special_zero=False) for t in (k, v))
-        y = (q.matmul(k, transpose_b=True) / 2.0).softmax(axis=-1) @ v
-        b.output(y.static_reshape(shape=[1, 18, 2, size], special_zero=False))
-
-    return build
+    q, v = b.input((1, 18, 2, size)), b.input((1, 6, 16, size))
+    k = b.input((1, 6, 16, size), strides=strides)
+    q = q.static_reshape(shape=[1, 6, 3, 2, size], special_zero=False)
+    k, v = (t.static_reshape(shape=[1, 6, 1, 16, size], special_zero=False) for t in (k, v))
+    y = (q.matmul(k, transpose_b=True) / 2.0).softmax(axis=-1) @ v
+    b.output(y.static_reshape(shape=[1, 18, 2, size], special_zero=False))
 
 
-def dropped(outputs, *, product=False):
-    def build(b):
-        x = b.input((4, 8))
-        y = x @ b.input((8, 6)) if product else x.relu()
-        numbers = [b.constant([7], "s64"), b.constant([9], "s64"), b.constant([0.5], "f32")]
-        made = b.op("Dropout", y, *numbers, outputs=[(None, None)] * outputs)
-        b.output(*(made if outputs > 1 else (made,)))
-
-    return build
+@written
+def dropped(b, outputs, *, product=False):
+    x = b.input((4, 8))
+    y = x @ b.input((8, 6)) if product else x.relu()
+    numbers = [b.constant([7], "s64"), b.constant([9], "s64"), b.constant([0.5], "f32")]
+    made = b.op("Dropout", y, *numbers, outputs=[(None, None)] * outputs)
+    b.output(*(made if outputs > 1 else (made,)))
 
 
 def layer_norm_and_sum(b):
@@ -130,103 +124,84 @@ def layer_norm_and_sum(b):
     b.output(x.layer_norm(gamma, beta, keep_stats=False) + z)
 
 
-def attention_gradients(*outputs, shape=(2, 4, 16, 32)):
+@written
+def attention_gradients(b, *outputs, shape=(2, 4, 16, 32)):
     """Those of q, k, v, the scores, and what is scaled, as far as they are wanted."""
-
-    def build(b):
-        q, k, v, result, gradient = (b.input(shape) for _ in range(5))
-        factor = b.constant(np.float32([0.2]))
-        scores = q.matmul(k, transpose_b=True) * factor
-        chances = (scores - b.input((*shape[:-1], 1))).exp()
-        of_chances = gradient.matmul(v, transpose_b=True)
-        rows = (result * gradient).reduce_sum(axes=[-1], keep_dims=True)
-        of_scores = chances * (of_chances - rows)
-        scaled = of_scores * factor
-        made = {
-            "scores": lambda: of_scores,
-            "scaled": lambda: scaled,
-            "q": lambda: scaled @ k,
-            "k": lambda: scaled.matmul(q, transpose_a=True),
-            "v": lambda: chances.matmul(gradient, transpose_a=True),
-        }
-        b.output(**{name: made[name]() for name in outputs})
-
-    return build
+    q, k, v, result, gradient = (b.input(shape) for _ in range(5))
+    factor = b.constant(np.float32([0.2]))
+    scores = q.matmul(k, transpose_b=True) * factor
+    chances = (scores - b.input((*shape[:-1], 1))).exp()
+    of_chances = gradient.matmul(v, transpose_b=True)
+    rows = (result * gradient).reduce_sum(axes=[-1], keep_dims=True)
+    of_scores = chances * (of_chances - rows)
+    scaled = of_scores * factor
+    made = {
+        "scores": lambda: of_scores,
+        "scaled": lambda: scaled,
+        "q": lambda: scaled @ k,
+        "k": lambda: scaled.matmul(q, transpose_a=True),
+        "v": lambda: chances.matmul(gradient, transpose_a=True),
+    }
+    b.output(**{name: made[name]() for name in outputs})
 
 
-def attention_of_strided(batch):
-    def build(b):
-        # Three of 32 beside each other, in every second batch; the head's as models pass it.
-        stacked = (384, 192, 96, 1)
-        q, k, v = (b.input((batch, 1, 2, 32), strides=stacked) for _ in range(3))
-        b.output((q.matmul(k, transpose_b=True) / 8.0).softmax(axis=-1) @ v)
-
-    return build
+@written
+def attention_of_strided(b, batch):
+    # Three of 32 beside each other, in every second batch; the head's as models pass it.
+    stacked = (384, 192, 96, 1)
+    q, k, v = (b.input((batch, 1, 2, 32), strides=stacked) for _ in range(3))
+    b.output((q.matmul(k, transpose_b=True) / 8.0).softmax(axis=-1) @ v)
 
 
-def attention_of_values(size, tokens=16):
-    def build(b):
-        q, k, v = (b.input((2, 4, tokens, n)) for n in (32, 32, size))
-        b.output((q.matmul(k, transpose_b=True) / 8.0).softmax(axis=-1) @ v)
-
-    return build
+@written
+def attention_of_values(b, size, tokens=16):
+    q, k, v = (b.input((2, 4, tokens, n)) for n in (32, 32, size))
+    b.output((q.matmul(k, transpose_b=True) / 8.0).softmax(axis=-1) @ v)
 
 
-def attention_of_five_dims(query, key, mask=None, strides=None, queries=None):
+@written
+def attention_of_five_dims(b, query, key, mask=None, strides=None, queries=None):
     """Batches and heads; the strides of the values, and of the queries."""
-
-    def build(b):
-        q, k = b.input((*query, 7, 16), strides=queries), b.input((*key, 9, 16))
-        scores = q.matmul(k, transpose_b=True) / 4.0
-        if mask is not None:
-            scores = scores + b.input(mask)
-        b.output(scores.softmax(axis=-1) @ b.input((*key, 9, 16), strides=strides))
-
-    return build
+    q, k = b.input((*query, 7, 16), strides=queries), b.input((*key, 9, 16))
+    scores = q.matmul(k, transpose_b=True) / 4.0
+    if mask is not None:
+        scores = scores + b.input(mask)
+    b.output(scores.softmax(axis=-1) @ b.input((*key, 9, 16), strides=strides))
 
 
-def selecting_of_computed(infinite):
-    def build(b):
-        x, seen = b.input((2, 5, 5)), b.input((1, 5, 5), "boolean")
-        scores = x @ x
-        if infinite:
-            scores = scores + np.where(np.eye(5), 0, -np.inf).astype(np.float32)
-        b.output(b.select(seen, np.float32([1.0]), scores))
-
-    return build
+@written
+def selecting_of_computed(b, infinite):
+    x, seen = b.input((2, 5, 5)), b.input((1, 5, 5), "boolean")
+    scores = x @ x
+    if infinite:
+        scores = scores + np.where(np.eye(5), 0, -np.inf).astype(np.float32)
+    b.output(b.select(seen, np.float32([1.0]), scores))
 
 
-def int8_attention(dtype, made=None):
+@written
+def int8_attention(b, dtype, made=None):
     zero = 128 if dtype == "u8" else 0
     made = made or dtype
-
-    def build(b):
-        per_tensor = {"scales": [2.0**-5], "zps": [zero], "qtype": "per_tensor"}
-        q, k, v = (b.input((2, 8, 16, 16), dtype).dequantize(**per_tensor) for _ in range(3))
-        mask = b.input((2, 1, 16, 16))
-        weights = (q.matmul(k, transpose_b=True) / 4.0 + mask).softmax(axis=-1)
-        steps = {"scales": [2.0**-8], **PER_TENSOR}
-        weights = weights.quantize(dtype=dtype, **steps).dequantize(**steps)
-        y = (weights @ v).static_transpose(order=(0, 2, 1, 3))
-        y = y.static_reshape(shape=(2, 16, 128), special_zero=False)
-        zps = [64 if made == "u8" else 0]
-        b.output(y.quantize(dtype=made, scales=[2.0**-5], zps=zps, qtype="per_tensor"))
-
-    return build
+    per_tensor = {"scales": [2.0**-5], "zps": [zero], "qtype": "per_tensor"}
+    q, k, v = (b.input((2, 8, 16, 16), dtype).dequantize(**per_tensor) for _ in range(3))
+    mask = b.input((2, 1, 16, 16))
+    weights = (q.matmul(k, transpose_b=True) / 4.0 + mask).softmax(axis=-1)
+    steps = {"scales": [2.0**-8], **PER_TENSOR}
+    weights = weights.quantize(dtype=dtype, **steps).dequantize(**steps)
+    y = (weights @ v).static_transpose(order=(0, 2, 1, 3))
+    y = y.static_reshape(shape=(2, 16, 128), special_zero=False)
+    zps = [64 if made == "u8" else 0]
+    b.output(y.quantize(dtype=made, scales=[2.0**-5], zps=zps, qtype="per_tensor"))
 
 
-def softmax(shape, axis, mode="inf_as_zero", **options):
-    def build(b):
-        b.output(b.softmax(b.input(shape, **options), axis=axis, mode=mode))
-
-    return build
+@written
+def softmax(b, shape, axis, mode="inf_as_zero", **options):
+    b.output(b.softmax(b.input(shape, **options), axis=axis, mode=mode))
 
 
-def softmax_and(shape, axis, operand):
-    def build(b):
-        b.output(b.input(shape).softmax(axis=axis) + b.input(operand))
-
-    return build
+@written
+def softmax_and(b, shape, axis, operand):
+    b.output(b.input(shape).softmax(axis=axis) + b.input(operand))
 
 
 def softmax_of_infinities(b):
@@ -235,85 +210,71 @@ def softmax_of_infinities(b):
     b.output(b.softmax(b.constant(x), axis=1, mode="inf_as_zero"))
 
 
-def selecting(condition, first, second):
+@written
+def selecting(b, condition, first, second):
     """Shapes, or constants."""
-
-    def build(b):
-        operands = (b.input(x) if isinstance(x, tuple) else np.float32(x) for x in (first, second))
-        known = isinstance(condition, np.ndarray)
-        b.output(b.select(condition if known else b.input(condition, "boolean"), *operands))
-
-    return build
+    operands = (b.input(x) if isinstance(x, tuple) else np.float32(x) for x in (first, second))
+    known = isinstance(condition, np.ndarray)
+    b.output(b.select(condition if known else b.input(condition, "boolean"), *operands))
 
 
 # -- products
 
 
-def product(source, weights, *operands, dtype="f32", transpose_a=False, transpose_b=False):
-    def build(b):
-        x, w = b.input(source, dtype), b.input(weights, dtype)
-        y = b.matmul(x, w, transpose_a=transpose_a, transpose_b=transpose_b)
-        for shape in operands:
-            y = y + b.input(shape, dtype)
-        b.output(y)
-
-    return build
+@written
+def product(b, source, weights, *operands, dtype="f32", transpose_a=False, transpose_b=False):
+    x, w = b.input(source, dtype), b.input(weights, dtype)
+    y = b.matmul(x, w, transpose_a=transpose_a, transpose_b=transpose_b)
+    for shape in operands:
+        y = y + b.input(shape, dtype)
+    b.output(y)
 
 
-def product_and_strided(batch, operand, strides):
-    def build(b):
-        y = b.input((*batch, 7, 16)) @ b.input((*batch, 16, 5))
-        b.output(y + b.input(operand, strides=strides))
-
-    return build
+@written
+def product_and_strided(b, batch, operand, strides):
+    y = b.input((*batch, 7, 16)) @ b.input((*batch, 16, 5))
+    b.output(y + b.input(operand, strides=strides))
 
 
+@written
 def int8_product(
-    source, weights, *operands, limit=None, dtype="s8", zero=0, cast="f32", **attributes
+    b, source, weights, *operands, limit=None, dtype="s8", zero=0, cast="f32", **attributes
 ):
     """Weights are an input, or constants below a limit; `zero` is their zero point."""
-
-    def build(b):
-        x = b.input(source, dtype)
-        w = (
-            b.input(weights, "s8")
-            if limit is None
-            else b.constant(integers(*weights, low=-limit, high=limit + 1))
-        )
-        given = [x.dequantize(**UNIT), w.dequantize(**{**UNIT, "zps": [zero]})]
-        if cast != "f32":
-            given = [v.type_cast(dtype=cast) for v in given]
-        y = b.matmul(*given, **attributes)
-        for shape in operands:
-            y = y + b.input(shape, cast)
-        b.output(y)
-
-    return build
+    x = b.input(source, dtype)
+    w = (
+        b.input(weights, "s8")
+        if limit is None
+        else b.constant(integers(*weights, low=-limit, high=limit + 1))
+    )
+    given = [x.dequantize(**UNIT), w.dequantize(**{**UNIT, "zps": [zero]})]
+    if cast != "f32":
+        given = [v.type_cast(dtype=cast) for v in given]
+    y = b.matmul(*given, **attributes)
+    for shape in operands:
+        y = y + b.input(shape, cast)
+    b.output(y)
 
 
-def residual(source, target):
-    def build(b):
-        x, r = b.input((8, 64), "u8"), b.input((8, 32), source)
-        weights = b.constant(integers(64, 32)).dequantize(scales=[2.0**-6], **PER_TENSOR)
-        y = x.dequantize(scales=[0.25], **PER_TENSOR) @ weights
-        y = y + r.dequantize(scales=[0.5], **PER_TENSOR)
-        b.output(y.quantize(dtype=target, scales=[0.5], **PER_TENSOR))
-
-    return build
+@written
+def residual(b, source, target):
+    x, r = b.input((8, 64), "u8"), b.input((8, 32), source)
+    weights = b.constant(integers(64, 32)).dequantize(scales=[2.0**-6], **PER_TENSOR)
+    y = x.dequantize(scales=[0.25], **PER_TENSOR) @ weights
+    y = y + r.dequantize(scales=[0.5], **PER_TENSOR)
+    b.output(y.quantize(dtype=target, scales=[0.5], **PER_TENSOR))
 
 
-def quantized_product(qtype):
-    def build(b):
-        w = b.constant(integers(16, 20))
-        y = b.input((19, 16), "u8").dequantize(scales=[0.5], **PER_TENSOR)
-        y = y @ w.dequantize(scales=[0.25], **PER_TENSOR)
-        if qtype == "per_tensor":
-            b.output(y.quantize(dtype="s8", scales=[2.0], **PER_TENSOR))
-            return
-        scales = [2.0 ** (i % 4) for i in range(20)]
-        b.output(y.quantize(dtype="s8", scales=scales, zps=[0] * 20, qtype=qtype, axis=1))
-
-    return build
+@written
+def quantized_product(b, qtype):
+    w = b.constant(integers(16, 20))
+    y = b.input((19, 16), "u8").dequantize(scales=[0.5], **PER_TENSOR)
+    y = y @ w.dequantize(scales=[0.25], **PER_TENSOR)
+    if qtype == "per_tensor":
+        b.output(y.quantize(dtype="s8", scales=[2.0], **PER_TENSOR))
+        return
+    scales = [2.0 ** (i % 4) for i in range(20)]
+    b.output(y.quantize(dtype="s8", scales=scales, zps=[0] * 20, qtype=qtype, axis=1))
 
 
 def quantized_convolution(b):
@@ -334,188 +295,152 @@ def _residual(*zps, axis=1):
     return {**by_channel(*zps, axis=axis), "scales": [16.0] * len(zps)}
 
 
-def int8_sum(w=UNIT, r=None, y=None, source=UNIT, shape=(6, 3), convolution=False):
+@written
+def int8_sum(b, w=UNIT, r=None, y=None, source=UNIT, shape=(6, 3), convolution=False):
     """A product or convolution, with a residual and a quantized result; each quantized so."""
-
-    def build(b):
-        x = b.input((1, *shape) if convolution else shape, "u8").dequantize(**source)
-        if convolution:
-            made = x.convolution(b.constant(integers(1, 3, 3)).dequantize(**w), **ROW_CONVOLUTION)
-        else:
-            made = x @ b.constant(integers(shape[-1], 3)).dequantize(**w)
-        if r is not None:
-            made = made + b.input(made.shape, "s8").dequantize(**r)
-        b.output(made if y is None else made.quantize(dtype="u8", **y))
-
-    return build
+    x = b.input((1, *shape) if convolution else shape, "u8").dequantize(**source)
+    if convolution:
+        made = x.convolution(b.constant(integers(1, 3, 3)).dequantize(**w), **ROW_CONVOLUTION)
+    else:
+        made = x @ b.constant(integers(shape[-1], 3)).dequantize(**w)
+    if r is not None:
+        made = made + b.input(made.shape, "s8").dequantize(**r)
+    b.output(made if y is None else made.quantize(dtype="u8", **y))
 
 
-def narrow_sum(residual, result, shape=(3, 6, 4)):
+@written
+def narrow_sum(b, residual, result, shape=(3, 6, 4)):
     """A product of integers in bf16, with a residual as large, and a quantized result."""
 
-    def build(b):
-        def given(shape, dtype, scale=1.0):
-            made = b.input(shape, dtype).dequantize(scales=[scale], **PER_TENSOR)
-            return made.type_cast(dtype="bf16")
+    def given(shape, dtype, scale=1.0):
+        made = b.input(shape, dtype).dequantize(scales=[scale], **PER_TENSOR)
+        return made.type_cast(dtype="bf16")
 
-        y = given((3, 6, 5), "s8") @ given((3, 5, 4), "s8") + given(shape, residual, 128.0)
-        b.output(y.type_cast(dtype="f32").quantize(dtype=result, scales=[256.0], **PER_TENSOR))
-
-    return build
+    y = given((3, 6, 5), "s8") @ given((3, 5, 4), "s8") + given(shape, residual, 128.0)
+    b.output(y.type_cast(dtype="f32").quantize(dtype=result, scales=[256.0], **PER_TENSOR))
 
 
-def product_of_scaled(source, weights):
-    def build(b):
-        x = b.input(source, "s8").dequantize(**by_channel(*[0] * 7, axis=len(source) - 1))
-        b.output(x @ b.input(weights, "s8").dequantize(**UNIT))
-
-    return build
+@written
+def product_of_scaled(b, source, weights):
+    x = b.input(source, "s8").dequantize(**by_channel(*[0] * 7, axis=len(source) - 1))
+    b.output(x @ b.input(weights, "s8").dequantize(**UNIT))
 
 
-def depthwise_scales(axis, *, fused=False):
-    def build(b):
-        w = b.input((4, 1, 2, 3), "s8")
-        w = w.dequantize(scales=[0.5, 1.0, 0.25, 2.0], qtype="per_channel", axis=axis)
-        if fused:
-            x = b.input((1, 5, 6, 4), "u8").dequantize(**UNIT)
-            window = {**PLAIN, "weights_format": "IOX", "groups": 4}
-            w = x.conv_transpose(w, **window)
-        b.output(w)
-
-    return build
+@written
+def depthwise_scales(b, axis, *, fused=False):
+    w = b.input((4, 1, 2, 3), "s8")
+    w = w.dequantize(scales=[0.5, 1.0, 0.25, 2.0], qtype="per_channel", axis=axis)
+    if fused:
+        x = b.input((1, 5, 6, 4), "u8").dequantize(**UNIT)
+        window = {**PLAIN, "weights_format": "IOX", "groups": 4}
+        w = x.conv_transpose(w, **window)
+    b.output(w)
 
 
-def int8_average(zero, pad, *, exclude_pad=False):
-    def build(b):
-        parameters = {"scales": [1.0], "zps": [zero], "qtype": "per_tensor"}
-        window = {"kernel": (2,), "strides": (1,), "pads_begin": (pad,), "pads_end": (0,)}
-        y = b.input((1, 5, 3), "u8").dequantize(**parameters)
-        y = y.avg_pool(exclude_pad=exclude_pad, **window)
-        b.output(y.quantize(dtype="u8", **parameters))
-
-    return build
+@written
+def int8_average(b, zero, pad, *, exclude_pad=False):
+    parameters = {"scales": [1.0], "zps": [zero], "qtype": "per_tensor"}
+    window = {"kernel": (2,), "strides": (1,), "pads_begin": (pad,), "pads_end": (0,)}
+    y = b.input((1, 5, 3), "u8").dequantize(**parameters)
+    y = y.avg_pool(exclude_pad=exclude_pad, **window)
+    b.output(y.quantize(dtype="u8", **parameters))
 
 
-def gated_mlp(dtype):
+@written
+def gated_mlp(b, dtype):
     """Without `apply_to_int`, which would let oneDNN compute in integers."""
 
-    def build(b):
-        def weights():
-            w, scales = b.input((64, 64), dtype), b.input((2, 64))
-            kind = {"qtype": "per_group", "axis": 0, "group_shape": (32, 1)}
-            return w.dynamic_dequantize(scales, **kind)
+    def weights():
+        w, scales = b.input((64, 64), dtype), b.input((2, 64))
+        kind = {"qtype": "per_group", "axis": 0, "group_shape": (32, 1)}
+        return w.dynamic_dequantize(scales, **kind)
 
-        x = b.input((16, 64))
-        gate = x @ weights()
-        b.output((gate * gate.sigmoid() * (x @ weights())) @ weights())
-
-    return build
+    x = b.input((16, 64))
+    gate = x @ weights()
+    b.output((gate * gate.sigmoid() * (x @ weights())) @ weights())
 
 
-def product_of_strided(shape, strides):
-    def build(b):
-        batch, heads, rows, _ = shape
-        b.output(b.input((batch, heads, 3, rows)) @ b.input(shape, strides=strides))
-
-    return build
+@written
+def product_of_strided(b, shape, strides):
+    batch, heads, rows, _ = shape
+    b.output(b.input((batch, heads, 3, rows)) @ b.input(shape, strides=strides))
 
 
-def product_over(size):
-    def build(b):
-        b.output((b.input((4, size)) @ b.input((size, 8))).relu())
-
-    return build
+@written
+def product_over(b, size):
+    b.output((b.input((4, size)) @ b.input((size, 8))).relu())
 
 
-def strided_scales(strides):
-    def build(b):
-        scales = b.input((1, 2, 2), strides=strides)
-        kind = {"qtype": "per_group", "axis": 2, "group_shape": (1, 1, 2)}
-        b.output(b.input((1, 2, 4), "s8").dynamic_dequantize(scales, **kind))
-
-    return build
+@written
+def strided_scales(b, strides):
+    scales = b.input((1, 2, 2), strides=strides)
+    kind = {"qtype": "per_group", "axis": 2, "group_shape": (1, 1, 2)}
+    b.output(b.input((1, 2, 4), "s8").dynamic_dequantize(scales, **kind))
 
 
-def with_zero_point(dtype):
-    def build(b):
-        x, scale, zero = b.input((2, 3), "u8"), b.input((1,)), b.input((1,), dtype)
-        b.output(x.dynamic_dequantize(scale, zero, qtype="per_tensor"))
-
-    return build
+@written
+def with_zero_point(b, dtype):
+    x, scale, zero = b.input((2, 3), "u8"), b.input((1,)), b.input((1,), dtype)
+    b.output(x.dynamic_dequantize(scale, zero, qtype="per_tensor"))
 
 
 # -- convolution and pooling
 
 
-def pool(source, operand, *, data_format="NXC", **window):
-    def build(b):
-        y = b.input(source).max_pool(data_format=data_format, **(window or HALF))
-        b.output(y + b.input(operand))
-
-    return build
+@written
+def pool(b, source, operand, *, data_format="NXC", **window):
+    y = b.input(source).max_pool(data_format=data_format, **(window or HALF))
+    b.output(y + b.input(operand))
 
 
 ROW_POOL = {"kernel": (2,), "strides": (1,), "pads_begin": (0,), "pads_end": (0,)}
 
 
-def int8_pool(*kinds):
-    def build(b):
-        y = b.input((1, 4, 4, 8), "s8").dequantize(scales=[0.5], **PER_TENSOR).max_pool(**HALF)
-        for kind in kinds:
-            y = getattr(y, kind)()
-        b.output(y.quantize(dtype="s8", scales=[0.5], **PER_TENSOR))
-
-    return build
+@written
+def int8_pool(b, *kinds):
+    y = b.input((1, 4, 4, 8), "s8").dequantize(scales=[0.5], **PER_TENSOR).max_pool(**HALF)
+    for kind in kinds:
+        y = getattr(y, kind)()
+    b.output(y.quantize(dtype="s8", scales=[0.5], **PER_TENSOR))
 
 
-def int8_pool_with(operand, op="max_pool", data_format="NXC", quantized=True):
+@written
+def int8_pool_with(b, operand, op="max_pool", data_format="NXC", quantized=True):
     extra = {"exclude_pad": True} if op == "avg_pool" else {}
-
-    def build(b):
-        y = b.input((2, 4, 6, 8), "s8").dequantize(scales=[0.5], **PER_TENSOR)
-        y = getattr(y, op)(data_format=data_format, **HALF, **extra) + b.input(operand)
-        b.output(y.quantize(dtype="s8", scales=[0.5], **PER_TENSOR) if quantized else y)
-
-    return build
+    y = b.input((2, 4, 6, 8), "s8").dequantize(scales=[0.5], **PER_TENSOR)
+    y = getattr(y, op)(data_format=data_format, **HALF, **extra) + b.input(operand)
+    b.output(y.quantize(dtype="s8", scales=[0.5], **PER_TENSOR) if quantized else y)
 
 
-def convolution(source, weights, dtype="bf16", *, op="convolution", operand=None, **attributes):
+@written
+def convolution(b, source, weights, dtype="bf16", *, op="convolution", operand=None, **attributes):
     spatial = len(source) - 2
     plain = {"strides": 1, "pads_begin": 0, "pads_end": 0, "dilations": 1}
     lists = {name: attributes.pop(name, (each,) * spatial) for name, each in plain.items()}
-
-    def build(b):
-        y = getattr(b, op)(b.input(source, dtype), b.input(weights, dtype), **lists, **attributes)
-        b.output(y if operand is None else y + b.input(operand, dtype))
-
-    return build
+    y = getattr(b, op)(b.input(source, dtype), b.input(weights, dtype), **lists, **attributes)
+    b.output(y if operand is None else y + b.input(operand, dtype))
 
 
+@written
 def int8_convolution(
-    source, weights, *, dtype="s8", zero=0, shift=0, op="convolution", **attributes
+    b, source, weights, *, dtype="s8", zero=0, shift=0, op="convolution", **attributes
 ):
     """`zero` is the zero point of the source, `shift` that of the weights."""
     lists = {name: attributes.pop(name, each) for name, each in PLAIN.items()}
-
-    def build(b):
-        x = b.input(source, dtype).dequantize(scales=[0.25], zps=[zero], qtype="per_tensor")
-        w = b.constant(integers(*weights))
-        w = w.dequantize(scales=[2.0**-6], zps=[shift], qtype="per_tensor")
-        b.output(getattr(x, op)(w, **lists, **attributes))
-
-    return build
+    x = b.input(source, dtype).dequantize(scales=[0.25], zps=[zero], qtype="per_tensor")
+    w = b.constant(integers(*weights))
+    w = w.dequantize(scales=[2.0**-6], zps=[shift], qtype="per_tensor")
+    b.output(getattr(x, op)(w, **lists, **attributes))
 
 
-def transposed_with_residual(zero):
-    def build(b):
-        x = b.input((1, 3, 3, 16), "u8").dequantize(scales=[0.25], **PER_TENSOR)
-        w = b.constant(integers(3, 3, 16, 16, low=-127, high=128))
-        w = w.dequantize(scales=[2.0**-9], **PER_TENSOR)
-        r = b.input((1, 5, 5, 16), "s8").dequantize(scales=[0.5], zps=[zero], qtype="per_tensor")
-        y = x.conv_transpose(w, **{**PLAIN, "strides": (2, 2)}) + r
-        b.output(y.quantize(dtype="s8", scales=[0.5], **PER_TENSOR))
-
-    return build
+@written
+def transposed_with_residual(b, zero):
+    x = b.input((1, 3, 3, 16), "u8").dequantize(scales=[0.25], **PER_TENSOR)
+    w = b.constant(integers(3, 3, 16, 16, low=-127, high=128))
+    w = w.dequantize(scales=[2.0**-9], **PER_TENSOR)
+    r = b.input((1, 5, 5, 16), "s8").dequantize(scales=[0.5], zps=[zero], qtype="per_tensor")
+    y = x.conv_transpose(w, **{**PLAIN, "strides": (2, 2)}) + r
+    b.output(y.quantize(dtype="s8", scales=[0.5], **PER_TENSOR))
 
 
 def transposed_with_bias(b):
@@ -526,225 +451,183 @@ def transposed_with_bias(b):
     b.output(y)
 
 
-def weights_gradient(size):
-    def build(b):
-        b.output(
-            b.conv_transpose_backward_weights(
-                b.input((1, 1, size)), b.input((1, 1, 2 * size)), auto_pad="SAME_UPPER",
-                weights_shape=(1, 1, 3), strides=(2,), pads_begin=(0,), pads_end=(0,),
-                dilations=(1,), data_format="NCX", weights_format="IOX",
-            )
-        )  # fmt: skip
-
-    return build
+@written
+def weights_gradient(b, size):
+    b.output(
+        b.conv_transpose_backward_weights(
+            b.input((1, 1, size)), b.input((1, 1, 2 * size)), auto_pad="SAME_UPPER",
+            weights_shape=(1, 1, 3), strides=(2,), pads_begin=(0,), pads_end=(0,),
+            dilations=(1,), data_format="NCX", weights_format="IOX",
+        )
+    )  # fmt: skip
 
 
-def data_gradient(dilation, *, kernel=2, first=True):
+@written
+def data_gradient(b, dilation, *, kernel=2, first=True):
     """Sizes with which it compiles, dilated or not."""
-
-    def build(b):
-        weights = (kernel, 3, 2) if first else (2, 3, kernel)
-        b.output(
-            b.conv_transpose_backward_data(
-                b.input((1, 7, 3)), b.input(weights), strides=(2,), pads_begin=(0,), pads_end=(0,),
-                dilations=(dilation,), weights_format="XOI" if first else "IOX",
-            )
-        )  # fmt: skip
-
-    return build
+    weights = (kernel, 3, 2) if first else (2, 3, kernel)
+    b.output(
+        b.conv_transpose_backward_data(
+            b.input((1, 7, 3)), b.input(weights), strides=(2,), pads_begin=(0,), pads_end=(0,),
+            dilations=(dilation,), weights_format="XOI" if first else "IOX",
+        )
+    )  # fmt: skip
 
 
-def padded_data_gradient(size, auto_pad="SAME_UPPER", kernel=3):
-    def build(b):
-        b.output(
-            b.conv_transpose_backward_data(
-                b.input((1, size, 3)), b.input((kernel, 3, 2)), strides=(2,), pads_begin=(0,),
-                pads_end=(0,), dilations=(1,), auto_pad=auto_pad,
-            )
-        )  # fmt: skip
-
-    return build
+@written
+def padded_data_gradient(b, size, auto_pad="SAME_UPPER", kernel=3):
+    b.output(
+        b.conv_transpose_backward_data(
+            b.input((1, size, 3)), b.input((kernel, 3, 2)), strides=(2,), pads_begin=(0,),
+            pads_end=(0,), dilations=(1,), auto_pad=auto_pad,
+        )
+    )  # fmt: skip
 
 
 # -- the others
 
 
-def layer_norm_and(operand, dtype="f32"):
-    def build(b):
-        x, z = b.input((6, 16), dtype), b.input(operand)
-        y = x.layer_norm(noise(16, seed=1), noise(16, seed=2), keep_stats=False)
-        b.output((y if dtype == "f32" else y.type_cast(dtype="f32")) + z)
-
-    return build
+@written
+def layer_norm_and(b, operand, dtype="f32"):
+    x, z = b.input((6, 16), dtype), b.input(operand)
+    y = x.layer_norm(noise(16, seed=1), noise(16, seed=2), keep_stats=False)
+    b.output((y if dtype == "f32" else y.type_cast(dtype="f32")) + z)
 
 
-def quantized_norm_and(operand, op="softmax", **attributes):
-    def build(b):
-        y = getattr(b.input((3, 4, 5, 6)), op)(**(attributes or {"axis": -1})) + b.input(operand)
-        b.output(y.quantize(dtype="s8", scales=[0.05], **PER_TENSOR))
-
-    return build
+@written
+def quantized_norm_and(b, operand, op="softmax", **attributes):
+    y = getattr(b.input((3, 4, 5, 6)), op)(**(attributes or {"axis": -1})) + b.input(operand)
+    b.output(y.quantize(dtype="s8", scales=[0.05], **PER_TENSOR))
 
 
-def int8_pool_and(zps):
+@written
+def int8_pool_and(b, zps):
     """Pooling of u8, plus a residual with zero points of its channels."""
     of_channels = {"qtype": "per_channel", "axis": 0, "scales": [0.5] * len(zps), "zps": zps}
-
-    def build(b):
-        x = b.input((2, 3, 4, 4), "u8").dequantize(scales=[0.25], **PER_TENSOR)
-        y = x.max_pool(data_format="NCX", **HALF)
-        y = y + b.input((3, 1, 1), "u8").dequantize(**of_channels)
-        b.output(y.quantize(dtype="u8", scales=[0.5], **PER_TENSOR))
-
-    return build
+    x = b.input((2, 3, 4, 4), "u8").dequantize(scales=[0.25], **PER_TENSOR)
+    y = x.max_pool(data_format="NCX", **HALF)
+    y = y + b.input((3, 1, 1), "u8").dequantize(**of_channels)
+    b.output(y.quantize(dtype="u8", scales=[0.5], **PER_TENSOR))
 
 
-def sums(shape, *operands):
-    def build(b):
-        y = b.input(shape)
-        for operand in operands:
-            y = y + b.input(operand)
-        b.output(y)
-
-    return build
+@written
+def sums(b, shape, *operands):
+    y = b.input(shape)
+    for operand in operands:
+        y = y + b.input(operand)
+    b.output(y)
 
 
-def sums_of_strided(shape, strides, *operands):
-    def build(b):
-        y = b.input(shape, strides=strides) + b.input(shape, strides=strides)
-        for operand in operands:
-            y = y + b.input(operand)
-        b.output(y)
-
-    return build
+@written
+def sums_of_strided(b, shape, strides, *operands):
+    y = b.input(shape, strides=strides) + b.input(shape, strides=strides)
+    for operand in operands:
+        y = y + b.input(operand)
+    b.output(y)
 
 
-def sums_of_convolution(*operands):
+@written
+def sums_of_convolution(b, *operands):
     """Behind a convolution whose channels oneDNN puts last."""
-
-    def build(b):
-        y = b.convolution(
-            b.input((3, 4, 7)),
-            b.input((8, 4, 3)),
-            weights_format="OIX",
-            data_format="NCX",
-            **ROW_CONVOLUTION,
-        )
-        for operand in operands:
-            y = y + b.input(operand)
-        b.output(y)
-
-    return build
+    y = b.convolution(
+        b.input((3, 4, 7)),
+        b.input((8, 4, 3)),
+        weights_format="OIX",
+        data_format="NCX",
+        **ROW_CONVOLUTION,
+    )
+    for operand in operands:
+        y = y + b.input(operand)
+    b.output(y)
 
 
-def one_op(kind, *shapes, layouts=(), outputs=1, dtype="f32", made="f32", **attrs):
+@written
+def one_op(b, kind, *shapes, layouts=(), outputs=1, dtype="f32", made="f32", **attrs):
     """An op; `layouts` has the strides of some inputs, by their numbers."""
-
-    def build(b):
-        given = dict(layouts)
-        inputs = [b.input(s, dtype, strides=given.get(i)) for i, s in enumerate(shapes)]
-        results = b.op(kind, *inputs, outputs=[(None, made)] * outputs, **attrs)
-        b.output(*(results if outputs > 1 else (results,)))
-
-    return build
+    given = dict(layouts)
+    inputs = [b.input(s, dtype, strides=given.get(i)) for i, s in enumerate(shapes)]
+    results = b.op(kind, *inputs, outputs=[(None, made)] * outputs, **attrs)
+    b.output(*(results if outputs > 1 else (results,)))
 
 
-def _slopes_after_product(kind, slope):
+@written
+def _slopes_after_product(b, kind, slope):
     """An op on a tensor of two dims, and a product that oneDNN writes with the same two.
 
     oneDNN's partitions come in reverse, so that the product is compiled first.
     """
     diff = [(15, 2)] if kind == "PReLUBackward" else []
     build = one_op(kind, (15, 2), slope, *diff, outputs=1 + len(diff), data_format="NXC")
-
-    def both(b):
-        build(b)
-        b.output(b.input((3, 5, 4)).matmul(b.input((4, 2))) + b.input((3, 5, 2)))
-
-    return both
+    build(b)
+    b.output(b.input((3, 5, 4)).matmul(b.input((4, 2))) + b.input((3, 5, 2)))
 
 
-def layer_norm_of_constants(*shape):
-    def build(b):
-        y = b.constant(noise(1, 1, 1, 4)).layer_norm(b.input((4,)), b.input((4,)), keep_stats=False)
-        b.output(b.input(shape) + y)
-
-    return build
+@written
+def layer_norm_of_constants(b, *shape):
+    y = b.constant(noise(1, 1, 1, 4)).layer_norm(b.input((4,)), b.input((4,)), keep_stats=False)
+    b.output(b.input(shape) + y)
 
 
-def weights_of_padding(pad, dtype="bf16", auto_pad="None"):
-    def build(b):
-        size = (3, 6, 3 - pad), (3, 3, 1)
-        b.output(
-            b.convolution_backward_weights(
-                *(b.input(s, dtype) for s in size), strides=(2,), pads_begin=(0,), pads_end=(pad,),
-                dilations=(1,), weights_shape=(3, 6, 3), data_format="NCX", weights_format="OIX",
-                auto_pad=auto_pad,
-            )
-        )  # fmt: skip
-
-    return build
-
-
-def read_again(scalars, *, whole=False):
-    """Behind a transposed convolution, its result or another tensor of its shape."""
-
-    def build(b):
-        attrs = {"strides": (2,), "dilations": (1,), "pads_begin": (2,), "pads_end": (2,)}
-        y = made = b.conv_transpose(
-            b.input((3, 16, 2)), b.input((2, 2, 3)), groups=2, weights_format="IOX", **attrs
+@written
+def weights_of_padding(b, pad, dtype="bf16", auto_pad="None"):
+    size = (3, 6, 3 - pad), (3, 3, 1)
+    b.output(
+        b.convolution_backward_weights(
+            *(b.input(s, dtype) for s in size), strides=(2,), pads_begin=(0,), pads_end=(pad,),
+            dilations=(1,), weights_shape=(3, 6, 3), data_format="NCX", weights_format="OIX",
+            auto_pad=auto_pad,
         )
-        for _ in range(scalars):
-            y = b.maximum(y, b.constant(np.float32([0.25])))
-        y = b.minimum(y, b.input((4,)))
-        b.output(b.maximum(y, b.input(made.shape) if whole else made))
-
-    return build
+    )  # fmt: skip
 
 
-def int8_one_row(strides):
+@written
+def read_again(b, scalars, *, whole=False):
+    """Behind a transposed convolution, its result or another tensor of its shape."""
+    attrs = {"strides": (2,), "dilations": (1,), "pads_begin": (2,), "pads_end": (2,)}
+    y = made = b.conv_transpose(
+        b.input((3, 16, 2)), b.input((2, 2, 3)), groups=2, weights_format="IOX", **attrs
+    )
+    for _ in range(scalars):
+        y = b.maximum(y, b.constant(np.float32([0.25])))
+    y = b.minimum(y, b.input((4,)))
+    b.output(b.maximum(y, b.input(made.shape) if whole else made))
+
+
+@written
+def int8_one_row(b, strides):
     """By integer weights of one row, of several batches."""
-
-    def build(b):
-        x, w = b.input((2, 3, 4, 1), "s8"), b.input((2, 3, 1, 8), "s8", strides=strides)
-        b.output(x.dequantize(**UNIT) @ w.dequantize(**UNIT))
-
-    return build
+    x, w = b.input((2, 3, 4, 1), "s8"), b.input((2, 3, 1, 8), "s8", strides=strides)
+    b.output(x.dequantize(**UNIT) @ w.dequantize(**UNIT))
 
 
-def weights_of_depth(depth, pads=(1, 1), dtype="bf16"):
+@written
+def weights_of_depth(b, depth, pads=(1, 1), dtype="bf16"):
     """Of a kernel of 3 planes."""
-
-    def build(b):
-        attrs = {"strides": (1,) * 3, "dilations": (1,) * 3, "data_format": "NXC"}
-        x, y = (2, depth, 4, 6, 4), (2, depth + sum(pads) - 2, 4, 6, 5)
-        b.output(
-            b.convolution_backward_weights(
-                b.input(x, dtype), b.input(y, dtype), pads_begin=(pads[0], 1, 1),
-                pads_end=(pads[1], 1, 1), weights_shape=(5, 4, 3, 3, 3), weights_format="OIX",
-                **attrs,
-            )
-        )  # fmt: skip
-
-    return build
+    attrs = {"strides": (1,) * 3, "dilations": (1,) * 3, "data_format": "NXC"}
+    x, y = (2, depth, 4, 6, 4), (2, depth + sum(pads) - 2, 4, 6, 5)
+    b.output(
+        b.convolution_backward_weights(
+            b.input(x, dtype), b.input(y, dtype), pads_begin=(pads[0], 1, 1),
+            pads_end=(pads[1], 1, 1), weights_shape=(5, 4, 3, 3, 3), weights_format="OIX",
+            **attrs,
+        )
+    )  # fmt: skip
 
 
-def operand_of(base, operand, strides):
+@written
+def operand_of(b, base, operand, strides):
     """A product, sum or normalization, and a strided operand behind it."""
 
-    def build(b):
-        def x():
-            return b.input((2, 3, 5, 4))
+    def x():
+        return b.input((2, 3, 5, 4))
 
-        made = {
-            "product": lambda: b.input((2, 3, 5, 6)) @ b.input((2, 3, 6, 4)),
-            "sum": lambda: x() + x(),
-            "norm": lambda: x().layer_norm(keep_stats=False, use_affine=False),
-            "softmax": lambda: x().softmax(axis=-1),
-        }[base]()
-        b.output(made * b.input(operand, strides=strides))
-
-    return build
+    made = {
+        "product": lambda: b.input((2, 3, 5, 6)) @ b.input((2, 3, 6, 4)),
+        "sum": lambda: x() + x(),
+        "norm": lambda: x().layer_norm(keep_stats=False, use_affine=False),
+        "softmax": lambda: x().softmax(axis=-1),
+    }[base]()
+    b.output(made * b.input(operand, strides=strides))
 
 
 # -- all of them
@@ -838,11 +721,9 @@ _outer = (
     softmax((40, 33), 0),
     softmax((4, 8, 16), -1, strides=(128, 1, 8)),
 )[: 4 * (LINKED >= (3, 8))]
-_inner = (
-    softmax((2, 16, 32), -1),
-    softmax((2, 16, 1), 1),
-    softmax((2, 16, 32), 1, "none"),
-)[: 3 * (LINKED >= (3, 8))]
+_inner = (softmax((2, 16, 32), -1), softmax((2, 16, 1), 1), softmax((2, 16, 32), 1, "none"))[
+    : 3 * (LINKED >= (3, 8))
+]
 # Before 3.12 there is no Dropout.
 _dropped = (dropped(2), dropped(2, product=True))[: 2 * (LINKED >= (3, 12))]
 _whole = (dropped(1),)[: 1 * (LINKED >= (3, 12))]
