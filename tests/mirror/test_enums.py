@@ -116,6 +116,7 @@ ARGUMENTS = {
     "graph": (og.graph, og.engine.cpu),
     "graph.mode": (lambda e: og.graph("cpu", e), og.fpmath_mode.bf16),
     "set_fpmath_mode": (lambda e: og.graph("cpu").set_fpmath_mode(e), og.fpmath_mode.any),
+    "set_default_fpmath_mode": (og.set_default_fpmath_mode, og.fpmath_mode.strict),
     "partition.kind": (lambda e: og.partition(relu_op(), e), og.engine.cpu),
     "get_constant_tensor_cache_capacity": (
         og.get_constant_tensor_cache_capacity,

@@ -21,7 +21,7 @@ from graphs import (
     relu_op,
     softmax_model,
 )
-from numpy.lib.stride_tricks import as_strided, sliding_window_view
+from numpy.lib.stride_tricks import sliding_window_view
 
 import onednn_graph_py as og
 
@@ -187,18 +187,10 @@ def test_a_bound_execution_keeps_all_it_needs_alive():
     assert owner() is None
 
 
-def test_a_bound_execution_takes_no_arguments():
+def test_a_bound_execution_tells_its_partition():
     model = relu_model()
     bound = model.compiled.bind(model.stream, *model.tensors([random(4, 8)], [random(4, 8)]))
     assert repr(bound).startswith("bound_execution(partition")
-    with pytest.raises(TypeError, match="no arguments"):
-        bound(1)
-    with pytest.raises(TypeError, match="no arguments"):
-        bound(x=1)
-    with pytest.raises(TypeError):
-        og.bound_execution()
-    with pytest.raises((TypeError, og.InvalidArgumentsError)):
-        og.bound_execution.__new__(og.bound_execution)()
 
 
 # -- what is refused --------------------------------------------------------------------------
@@ -207,84 +199,6 @@ def test_a_bound_execution_takes_no_arguments():
 @pytest.fixture
 def model():
     return relu_model()
-
-
-def call_both(model, inputs, outputs, error, reason):
-    for call in (model.compiled.execute, model.compiled.bind):
-        with pytest.raises(error, match=reason) as caught:
-            call(model.stream, inputs, outputs)
-        assert type(caught.value) is error
-        if error is not TypeError:
-            assert "ReLU 'relu'" in str(caught.value)
-
-
-def test_counts_must_be_right(model):
-    (src,), (dst,) = model.tensors([random(4, 8)], [random(4, 8)])
-    for inputs, outputs, reason in [
-        ([], [dst], "expected 1 inputs, got 0"),
-        ([src, src], [dst], "expected 1 inputs, got 2"),
-        ([src], [], "expected 1 outputs, got 0"),
-        ((src,), (dst, dst), "expected 1 outputs, got 2"),
-    ]:
-        call_both(model, inputs, outputs, og.InvalidArgumentsError, reason)
-
-
-def test_tensors_must_be_what_was_compiled_for(model):
-    (src,), (dst,) = model.tensors([random(4, 8)], [random(4, 8)])
-
-    def other(*arguments):
-        return og.tensor(LT(*arguments), model.engine)
-
-    for wrong, error in [
-        (other(7, "f32", [4, 8], "strided"), og.InvalidArgumentsError),
-        (other(0, "s32", [4, 8], "strided"), og.InvalidDataTypeError),
-        (other(0, "f32", [8, 4], "strided"), og.InvalidShapeError),
-        (other(0, "f32", [4, 8], [1, 4]), og.InvalidShapeError),
-        (other(0, "f32", [4, 8, 1], "strided"), og.InvalidShapeError),
-    ]:
-        call_both(model, [wrong], [dst], error, "input 0: expected logical_tensor")
-    call_both(model, [dst], [src], og.InvalidArgumentsError, "in the order")
-
-
-@pytest.mark.parametrize("wrong", [None, 1, "tensors", {}, iter([]), np.zeros(1)])
-def test_lists_of_another_type_are_a_type_error(model, wrong):
-    (src,), (dst,) = model.tensors([random(4, 8)], [random(4, 8)])
-    call_both(model, wrong, [dst], TypeError, "inputs must be a list or tuple of tensor")
-    call_both(model, [src], wrong, TypeError, "outputs must be a list or tuple of tensor")
-
-
-@pytest.mark.parametrize("wrong", [None, 1, np.zeros((4, 8), np.float32), og.tensor])
-def test_entries_of_another_type_are_a_type_error(model, wrong):
-    (src,), (dst,) = model.tensors([random(4, 8)], [random(4, 8)])
-    call_both(model, [wrong], [dst], TypeError, "input 0 must be a tensor")
-    call_both(model, [src], [wrong], TypeError, "output 0 must be a tensor")
-
-
-@pytest.mark.parametrize("wrong", [None, 1, og.stream])
-def test_a_stream_of_another_type_is_a_type_error(model, wrong):
-    lists = model.tensors([random(4, 8)], [random(4, 8)])
-    for call in (model.compiled.execute, model.compiled.bind):
-        with pytest.raises(TypeError):
-            call(wrong, *lists)
-
-
-def test_a_tensor_made_without_init_is_refused(model):
-    (src,), (dst,) = model.tensors([random(4, 8)], [random(4, 8)])
-
-    class Lazy(og.tensor):
-        def __init__(self):
-            pass
-
-    for make in (Lazy, lambda: og.tensor.__new__(og.tensor)):
-        with pytest.raises(TypeError):
-            model.compiled.execute(model.stream, [make()], [dst])
-    assert src
-
-
-def test_a_read_only_output_is_refused(model):
-    y = np.empty((4, 8), np.float32)
-    y.flags.writeable = False
-    call_both(model, *model.tensors([random(4, 8)], [y]), og.InvalidArgumentsError, "read-only")
 
 
 def test_a_read_only_input_is_fine(model):
@@ -312,19 +226,6 @@ def test_in_place_ports_share_all_of_their_memory_or_none():
         model.compiled.execute(model.stream, *lists)
 
 
-def test_an_overlap_that_is_not_in_place_is_refused(model):
-    memory = np.zeros(64, np.float32)
-    x, y = memory[:32].reshape(4, 8), memory[16:48].reshape(4, 8)
-    call_both(model, *model.tensors([x], [y]), og.InvalidArgumentsError, "overlaps the memory of")
-
-
-def test_in_place_without_a_pair_of_ports_is_refused():
-    model = matmul_relu_model(8, 8, 8)
-    a = random(8, 8)
-    with pytest.raises(og.InvalidArgumentsError, match="get_inplace_ports"):
-        model.compiled.execute(model.stream, *model.tensors([a, random(8, 8)], [a]))
-
-
 def test_interleaved_views_are_no_overlap():
     whole = random(4, 16)
     x, y = whole[:, ::2], whole[:, 1::2]
@@ -332,27 +233,6 @@ def test_interleaved_views_are_no_overlap():
     expected = np.maximum(x, 0)
     model.run([x], [y])
     assert (y == expected).all()
-
-
-def test_an_output_that_overlaps_itself_is_refused():
-    y = as_strided(np.zeros(32, np.float32), (4, 8), (0, 4))
-    with pytest.raises(og.InvalidShapeError, match="keep its elements apart"):
-        relu_model(dst=lt_of(1, y))
-
-
-def test_outputs_that_overlap_each_other_are_refused():
-    src, dst = (LT(i, "f32", [2, 4, 3, 3], "strided") for i in (0, 10))
-    inputs = [src, *(LT(i, "f32", [4], "strided") for i in range(1, 5))]
-    outputs = [dst, *(LT(i, "f32", [4], "strided") for i in range(11, 15))]
-    norm = og.op(0, "BatchNormForwardTraining", inputs, outputs, "norm")
-    norm.set_attr("epsilon", 1e-5).set_attr("data_format", "NCX").set_attr("momentum", 0.1)
-    model = Model([norm], inputs, outputs)
-    given = [abs(random(*lt.get_dims(), seed=lt.get_id())) for lt in inputs]
-    arrays = [np.empty(lt.get_dims(), np.float32) for lt in outputs]
-    model.run(given, arrays)
-    arrays[2] = arrays[1]
-    with pytest.raises(og.InvalidArgumentsError, match=r"outputs .* overlap in memory"):
-        model.compiled.execute(model.stream, *model.tensors(given, arrays))
 
 
 def test_a_failed_call_changes_no_output(model):

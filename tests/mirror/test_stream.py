@@ -34,33 +34,9 @@ def test_flags_combine():
     assert str(both) == "in_order|out_of_order"
 
 
-@pytest.mark.parametrize("wrong", [None, "cpu", 0])
-def test_a_stream_of_something_else_than_an_engine_is_a_type_error(wrong):
-    with pytest.raises(TypeError):
-        og.stream(wrong)
-
-
-def test_an_empty_stream_is_false_and_raises_when_used():
-    empty = og.stream()
-    assert not empty
-    assert repr(empty) == "stream()"
-    for use in (empty.wait, empty.get, empty.get_engine):
-        with pytest.raises(og.InvalidArgumentsError, match="empty"):
-            use()
-
-
-def test_executing_on_an_empty_stream_is_refused():
-    model = relu_model()
-    tensors = model.tensors([random(4, 8)], [np.empty((4, 8), np.float32)])
-    with pytest.raises(og.InvalidArgumentsError, match="stream is empty"):
-        model.compiled.execute(og.stream(), *tensors)
-
-
-def test_executing_on_a_stream_of_another_engine_is_refused():
-    model = relu_model()
-    tensors = model.tensors([random(4, 8)], [np.empty((4, 8), np.float32)])
-    with pytest.raises(og.InvalidArgumentsError, match="not the same object"):
-        model.compiled.execute(og.stream(og.engine("cpu", 0)), *tensors)
+def test_an_empty_stream_is_false():
+    assert not og.stream()
+    assert repr(og.stream()) == "stream()"
 
 
 def test_streams_are_equal_only_to_themselves(engine):
