@@ -529,7 +529,7 @@ def run():
 )
 @pytest.mark.skipif(leaks.missing() is not None, reason=str(leaks.missing()))
 def test_models_leave_nothing_behind(nodes):
-    assert leaks.grown_by(LEAKS.format(nodes=nodes), rounds=4, kernels=8) == []
+    assert leaks.grown_by(LEAKS.format(nodes=nodes), run=(4, 8)) == []
 
 
 def test_outputs_do_not_share_memory():

@@ -50,6 +50,12 @@ def compiled(module, dynamic=None, **options):
     return torch.compile(module, backend="onednn_graph", options=options, dynamic=dynamic)
 
 
+def small():
+    """A module, the module compiled, and an input."""
+    module = Small().eval()
+    return module, compiled(module), torch.randn(4, 32)
+
+
 def close(got, wanted, terms=64):
     """Compare f32 results of sums of so many terms."""
     assert got.shape == wanted.shape and got.dtype == wanted.dtype
@@ -69,9 +75,7 @@ def test_backend_is_found_by_its_name():
 
 
 def test_module_runs_in_one_region():
-    module = Small().eval()
-    run = compiled(module)
-    x = torch.randn(4, 32)
+    module, run, x = small()
     with torch.no_grad():
         close(run(x), module(x))
     (graph,) = front.report(run).graphs
@@ -123,99 +127,45 @@ def test_report_names_what_stays_in_torch_with_its_line():
 # -- weights are constants by identity: what can happen to them between two calls
 
 
-def second_instance(run, module, x):
-    other = Small().eval()
-    return compiled(other)(x), other(x)
-
-
-def changed_in_place(run, module, x):
-    module.first.weight.add_(1.0)
-    return run(x), module(x)
-
-
-def loaded(run, module, x):
-    module.load_state_dict(Small().state_dict())
-    return run(x), module(x)
-
-
-def buffer_replaced(run, module, x):
-    module.shift = torch.full((32,), 5.0)
-    return run(x), module(x)
-
-
-def parameter_replaced(run, module, x):
-    module.first.weight = torch.nn.Parameter(torch.randn(64, 32))
-    return run(x), module(x)
-
-
-def data_replaced(run, module, x):
-    module.first.weight.data = torch.randn(64, 32)
-    return run(x), module(x)
-
-
-def data_copied(run, module, x):
-    module.second.bias.data.copy_(torch.randn(32))
-    return run(x), module(x)
-
-
-def mixed_into_all(run, module, x):
+def mixed_into_all(module):
     for mine, other in zip(module.parameters(), Small().parameters(), strict=True):
         mine.data.copy_(0.3 * other.data + 0.7 * mine.data)
-    return run(x), module(x)
 
 
-def clipped(run, module, x):
-    for weight in module.parameters():
-        weight.data.clamp_(-0.05, 0.05)
-    return run(x), module(x)
+EVENTS = {
+    "nothing": lambda m: None,
+    "data copied": lambda m: m.second.bias.data.copy_(torch.randn(32)),
+    "mixed into all": mixed_into_all,
+    "clipped": lambda m: [w.data.clamp_(-0.05, 0.05) for w in m.parameters()],
+    "written through NumPy": lambda m: m.first.weight.detach().numpy().__imul__(2),
+    "changed in place": lambda m: m.first.weight.add_(1.0),
+    "loaded": lambda m: m.load_state_dict(Small().state_dict()),
+    "buffer replaced": lambda m: setattr(m, "shift", torch.full((32,), 5.0)),
+    "parameter replaced": lambda m: setattr(
+        m.first, "weight", torch.nn.Parameter(torch.randn(64, 32))
+    ),
+    "data replaced": lambda m: setattr(m.first.weight, "data", torch.randn(64, 32)),
+}
 
 
-def written_through_numpy(run, module, x):
-    module.first.weight.detach().numpy()[...] *= 2
-    return run(x), module(x)
-
-
-def nothing(run, module, x):
-    return run(x), module(x)
-
-
-EVENTS = (
-    nothing,
-    data_copied,
-    mixed_into_all,
-    clipped,
-    written_through_numpy,
-    second_instance,
-    changed_in_place,
-    loaded,
-    buffer_replaced,
-    parameter_replaced,
-    data_replaced,
-)
-
-
-@pytest.mark.parametrize("event", EVENTS, ids=lambda e: e.__name__)
+@pytest.mark.parametrize("event", EVENTS)
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_changed_weights_are_seen(event, mode):
-    module = Small().eval()
-    run = compiled(module)
-    x = torch.randn(4, 32)
+    module, run, x = small()
     with torch.no_grad():
         first = run(x)
         close(first, module(x))
         with mode():
-            if mode is torch.inference_mode and event is not nothing:
+            if mode is torch.inference_mode and event != "nothing":
                 run(x)
-        got, wanted = event(run, module, x)
-        close(got, wanted)
+        EVENTS[event](module)
+        close(run(x), module(x))
         with mode():
             close(run(x), module(x))
 
 
 def test_weights_that_change_at_each_call_become_inputs():
-    module = Small().eval()
-    run = compiled(module)
-    x = torch.randn(4, 32)
+    module, run, x = small()
     with torch.no_grad():
         run(x)
         with pytest.warns(front.FallbackWarning, match="weights changed before 3 calls"):
@@ -227,9 +177,7 @@ def test_weights_that_change_at_each_call_become_inputs():
 
 
 def test_only_weights_that_change_become_inputs():
-    module = Small().eval()
-    run = compiled(module)
-    x = torch.randn(4, 32)
+    module, run, x = small()
     with torch.no_grad(), pytest.warns(front.FallbackWarning, match=r"in a row \(first\.weight\)"):
         for _ in range(6):
             module.first.weight.mul_(0.9)
@@ -273,9 +221,7 @@ def test_without_freezing_the_smallest_write_is_seen():
 
 
 def test_weights_that_are_replaced_at_each_call_become_inputs():
-    module = Small().eval()
-    run = compiled(module)
-    x = torch.randn(4, 32)
+    module, run, x = small()
     with torch.no_grad(), pytest.warns(front.FallbackWarning, match="changed before 3 calls"):
         for _ in range(8):
             module.first.weight = torch.nn.Parameter(torch.randn(64, 32))
@@ -283,9 +229,7 @@ def test_weights_that_are_replaced_at_each_call_become_inputs():
 
 
 def test_weights_that_change_now_and_then_stay_constants():
-    module = Small().eval()
-    run = compiled(module)
-    x = torch.randn(4, 32)
+    module, run, x = small()
     with torch.no_grad():
         for _ in range(6):
             module.first.weight.mul_(0.9)
@@ -296,9 +240,7 @@ def test_weights_that_change_now_and_then_stay_constants():
 
 def test_weights_without_versions_are_inputs():
     with torch.inference_mode():
-        module = Small().eval()
-        run = compiled(module)
-        x = torch.randn(4, 32)
+        module, run, x = small()
         with pytest.warns(front.FallbackWarning, match="made in inference mode"):
             close(run(x), module(x))
         module.first.weight.add_(1.0)
@@ -835,9 +777,7 @@ def test_random_calls_stay_random():
 
 
 def test_calls_from_threads():
-    module = Small().eval()
-    run = compiled(module)
-    x = torch.randn(4, 32)
+    _, run, x = small()
     with torch.no_grad():
         wanted = run(x)
     results = []
@@ -1056,12 +996,9 @@ def calls():
 def exports():
     front.export(module, (x,))(x.numpy())
     og.clear_caches()
-
-run = {what}
 """
 
 
-@pytest.mark.parametrize(("what", "rounds", "kernels"), [("calls", 50, 0), ("exports", 20, 2)])
 @pytest.mark.skipif(leaks.missing() is not None, reason=str(leaks.missing()))
-def test_nothing_is_left_behind(what, rounds, kernels):
-    assert leaks.grown_by(LEAKS.replace("{what}", what), rounds, kernels) == []
+def test_nothing_is_left_behind():
+    assert leaks.grown_by(LEAKS, calls=(50, 0), exports=(20, 2)) == []

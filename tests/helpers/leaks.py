@@ -155,8 +155,11 @@ def references(arrays: list[object]) -> list[int]:
     return [sys.getrefcount(array) for array in arrays]
 
 
-def grown_by(program: str, rounds: int, kernels: int) -> list[str]:
-    """Run a program that defines ``run`` in a process of its own; return what its rounds left."""
+def grown_by(program: str, **calls: tuple[int, int]) -> list[str]:
+    """Run a program in a process of its own; return what its functions left.
+
+    `calls` has the functions' names, each with a number of rounds and of kernels.
+    """
     folder = str(Path(__file__).parent)
     text = f"""
 import json, sys
@@ -165,8 +168,11 @@ import leaks
 
 import onednn_graph_py as og
 {program}
-print(json.dumps(leaks.growth(run, {rounds}, kernels={kernels})))
+grown = []
+for name, (rounds, kernels) in {calls}.items():
+    grown += leaks.growth(globals()[name], rounds, kernels=kernels)
+print(json.dumps(grown))
 """
-    done = python(text, env=ENVIRONMENT)
+    done = python(text, env=ENVIRONMENT, seconds=1800)  # batches take their time
     told: list[str] = json.loads(done.stdout.splitlines()[-1])
     return told

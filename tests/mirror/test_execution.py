@@ -13,7 +13,6 @@ from graphs import (
     Model,
     assert_sums_close,
     graph_of,
-    in_threads,
     lt_of,
     matmul_relu_model,
     random,
@@ -244,59 +243,6 @@ def test_a_failed_call_changes_no_output(model):
 
 
 # -- threads ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", ["execute", "bind"])
-def test_many_threads_execute_one_compiled_partition_and_get_right_results(how):
-    model = matmul_relu_model(32, 64, 16)
-    b = random(16, 64, seed=99)
-
-    def body(i):
-        a, y = random(32, 64, seed=i), np.empty((32, 16), np.float32)
-        stream = og.stream(model.engine)
-        lists = model.tensors([a, b], [y])
-        bound = model.compiled.bind(stream, *lists)
-        wide = [x.astype(np.float64) for x in (a, b)]
-        expected = np.maximum(wide[0] @ wide[1].T, 0)
-        magnitude = abs(wide[0]) @ abs(wide[1]).T
-        for _ in range(20):
-            y.fill(-1)
-            if how == "bind":
-                bound()
-            else:
-                model.compiled.execute(stream, *lists)
-            stream.wait()
-            assert_sums_close(y, expected, magnitude, 64)
-
-    in_threads(8, body)
-
-
-def test_many_threads_compile_one_partition():
-    (part,) = graph_of(relu_op()).get_partitions()
-    (src,), (dst,) = part.get_input_ports(), part.get_output_ports()
-
-    def body(i):
-        engine = og.engine("cpu", 0)
-        x, y, stream = random(4, 8, seed=i), np.empty((4, 8), np.float32), og.stream(engine)
-        for _ in range(5):
-            compiled = part.compile([src], [dst], engine)
-            compiled.execute(stream, [og.tensor(src, engine, x)], [og.tensor(dst, engine, y)])
-            stream.wait()
-            assert (y == np.maximum(x, 0)).all()
-
-    in_threads(6, body)
-
-
-def test_many_threads_use_one_graph():
-    graph = og.graph("cpu")
-    for i in range(0, 100, 2):
-        graph.add_op(relu_op(i))
-
-    def body(i):
-        graph.finalize()
-        assert len(graph.get_partitions()) == 50
-
-    in_threads(6, body)
 
 
 def steps_of_another_thread(calls):

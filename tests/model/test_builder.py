@@ -624,19 +624,6 @@ def test_a_constant_is_a_private_copy():
         np.testing.assert_array_equal(c.data, W)
 
 
-def test_changing_the_array_changes_no_model():
-    weights, row = W.copy(), np.float32([1, 2])
-    b = og.GraphBuilder()
-    b.output(b.input((2, 3)) @ weights + row)
-    model = b.compile()
-    first = model(X)
-    weights[...] = np.nan
-    row[...] = np.nan
-    np.testing.assert_array_equal(model(X), first)
-    np.testing.assert_array_equal(b.compile()(X), first)
-    np.testing.assert_allclose(first, X @ W + np.float32([1, 2]), rtol=1e-6)
-
-
 def test_a_constant_can_not_be_written():
     b = og.GraphBuilder()
     for value in (b.constant(W), b.constant([1, 2], "u4"), b.input((2, 3)) * 2.0):
@@ -929,13 +916,6 @@ WRONG_OPS = {
         lambda b, x: b.matmul(x, W, transposeb=True, name="fc"), og.InvalidGraphOpError,
         r"op 'fc' \(MatMul\).*'transposeb', did you mean 'transpose_b'\?",
     ),
-    "an attribute of no op": (
-        lambda b, x: x.relu(nonsense=1), og.InvalidGraphOpError,
-        r"op \(ReLU\).*no attribute 'nonsense'",
-    ),
-    "a missing attribute": (
-        lambda b, x: x.clamp(min=0), og.InvalidGraphOpError, r"\(Clamp\): needs the attribute max",
-    ),
     "the type of an attribute": (
         lambda b, x: x.clamp(min="0", max=1), TypeError, r"\(Clamp\): attribute min.*got '0' \(str",
     ),
@@ -943,24 +923,9 @@ WRONG_OPS = {
         lambda b, x: b.add(x), og.InvalidGraphOpError,
         r"op \(Add\): must have 2 inputs \(src_0, src_1\), got 1",
     ),
-    "too many inputs": (
-        lambda b, x: x.add(x, x), og.InvalidGraphOpError, "must have 2 inputs .*, got 3",
-    ),
     "shapes of a product": (
         lambda b, x: x.matmul(x, name="fc"), og.InvalidShapeError,
         r"op 'fc' \(MatMul\): input 1 \(weights\) must have dim 0 equal to 3 .*, got 2x3",
-    ),
-    "shapes of a sum": (
-        lambda b, x: x + np.ones(4, np.float32), og.InvalidShapeError,
-        r"op \(Add\): input 1 \(src_1\) must have a shape that broadcasts.*2x3, got 4",
-    ),
-    "data types of a product": (
-        lambda b, x: x.matmul(np.ones((3, 2), BF16)), og.InvalidGraphOpError,
-        r"op \(MatMul\): input 1 \(weights\) must be f32 as input 0 \(src\) is, got bf16",
-    ),
-    "a data type without kernels": (
-        lambda b, x: b.input((2,), "s32").relu(), og.InvalidGraphOpError,
-        r"op \(ReLU\): input 0 \(src\) must be f32.*got s32",
     ),
     "the shape of an output": (
         lambda b, x: b.op("ReLU", x, outputs=[((3, 3), None)]), og.InvalidShapeError,
@@ -1127,14 +1092,7 @@ def test_the_reference_runs_what_onednn_has_no_kernel_for():
 def test_the_reference_can_not_run_a_wildcard():
     b, x = base()
     b.output(b.op("Wildcard", x, outputs=[((2, 3), "f32")]))
-    with pytest.raises(og.UnimplementedError, match="a Wildcard stands for an op"):
-        b.compile()
-
-
-def test_the_reference_is_not_recommended_for_a_wildcard():
-    b, x = base()
-    b.output(b.op("Wildcard", x, outputs=[((2, 3), "f32")]))
-    with pytest.raises(og.UnimplementedError) as error:
+    with pytest.raises(og.UnimplementedError, match="a Wildcard stands for an op") as error:
         b.compile()
     assert "fallback='reference'" not in str(error.value)
 
