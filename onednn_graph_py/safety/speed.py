@@ -163,7 +163,7 @@ _WORTH = 1 << 17
     Needs({"MatMul"}),
     Where(until=(3, 8), has=("avx2",), lacks=("avx512",)),
     effect=FORM,
-    remedy="as a 1x1 convolution",
+    remedy="as a convolution",
 )
 def product_without_packing(group: Group, op: Op, conditions: Conditions) -> Answer:
     """Find products of some rows by a constant matrix, in f32.
@@ -183,6 +183,28 @@ def product_without_packing(group: Group, op: Op, conditions: Conditions) -> Ans
         return False
     made_here = group.producer(op.inputs[0]) is not None  # by a Dequantize, for example
     return left.dtype == weights.dtype == "f32" and not made_here
+
+
+_PARTS = 64  # a form writes a row in parts if its terms are a multiple of this
+
+
+@defect(
+    "oneDNN reads the weights of a convolution of one window up to 2 times as fast from memory as"
+    " those of this product (AVX2 and AVX-512, 1 and 2 cores)",
+    Needs({"MatMul"}),
+    Where(has=("avx2",), lacks=("amx",)),
+    effect=FORM,
+    remedy="as a convolution",
+)
+def row_by_large_matrix(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find products of one row by a constant matrix that is larger than the caches of a core."""
+    weights, x = group.tensor(op.inputs[1]), group.shape(op.inputs[0])
+    if op.attr("transpose_a") or x is None or len(x) not in (2, 3) or math.prod(x[:-1]) != 1:
+        return False
+    matrix = weights.data
+    if matrix is None or matrix.ndim != 2 or matrix.size < _LARGE or x[-1] % _PARTS:
+        return False
+    return weights.dtype == "f32" or (weights.dtype == "bf16" and conditions.has("avx512_bf16"))
 
 
 _MOST_BLOCKS = 16

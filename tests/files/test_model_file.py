@@ -128,7 +128,7 @@ def test_the_sizes_are_compiled_again(tmp_path):
 
 
 def test_what_was_measured_goes_with_the_model_to_a_cpu_of_its_kind_only(tmp_path, monkeypatch):
-    key = pace.Key(2, "as a 1x1 convolution", '{"ops": [], "tensors": {}}')
+    key = pace.Key(2, "as a convolution", '{"ops": [], "tensors": {}}')
     model = model_of(perceptron)
     model._shared.measured[key] = pace.Kept(Pace(3e-4, 2e-4))
     model.save(tmp_path / "m.og")

@@ -2,9 +2,10 @@
 
 import pickle
 
+import ml_dtypes
 import numpy as np
 import pytest
-from graphs import LINKED
+from graphs import LINKED, needs
 
 import onednn_graph_py as og
 from onednn_graph_py import blocks
@@ -12,7 +13,12 @@ from onednn_graph_py.machine import current
 from onednn_graph_py.model.planning import fates, forms
 from onednn_graph_py.model.planning.forms import always_in_forms
 from onednn_graph_py.model.rewriting.forms import FORMS
-from onednn_graph_py.safety.speed import masked_attention, product_without_packing, query_blocks
+from onednn_graph_py.safety.speed import (
+    masked_attention,
+    product_without_packing,
+    query_blocks,
+    row_by_large_matrix,
+)
 
 CONVOLUTION, BLOCKS = FORMS
 
@@ -138,6 +144,93 @@ def test_a_form_that_does_not_run_is_not_taken(everywhere, monkeypatch):
     assert kinds(b.compile()) == [("MatMul", "ReLU")]
 
 
+# -- products of one row, as convolutions of one window
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("shape", [(1, 192), (1, 1, 192)])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_a_product_of_one_row_is_a_convolution_of_one_window(everywhere, shape, transposed, dtype):
+    """What reads more than a number runs by itself: oneDNN would take a reference kernel."""
+    if dtype != "f32":
+        needs(dtype)
+    as_stored = np.float32 if dtype == "f32" else ml_dtypes.bfloat16
+    of = ((192, 88), (88,), shape, (*shape[:-1], 88), (*shape[:-1], 1))
+    arrays = [noise(i, *dims).astype(as_stored) for i, dims in enumerate(of)]
+    weights, bias, x, row, number = (a.astype(np.float32) for a in arrays)
+    b = og.GraphBuilder()
+    values = [b.input(a.shape, dtype) for a in (x, row, number)]
+    matrix = b.constant(np.ascontiguousarray(weights.T) if transposed else weights, dtype)
+    y = values[0].matmul(matrix, b.constant(bias, dtype), transpose_b=transposed)
+    b.output(y=(y * values[2]).relu(), z=(y.tanh() * values[1]).abs())
+    model = b.compile()
+    fused = [ops for ops in kinds(model) if "Convolution" in ops]
+    assert fused and not any("Abs" in ops for ops in fused)
+    assert "MatMul" not in str(kinds(model))
+    assert model.verify()
+    found = [np.asarray(r, np.float64) for r in model(*arrays[2:])]
+    exact = x.astype(np.float64) @ weights + bias
+    expected = np.maximum(exact * number, 0), np.abs(np.tanh(exact) * row)
+    limit = 192 * tolerance(192) if dtype == "f32" else 4 * 2.0**-9 * np.abs(exact).max()
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=limit)
+    again = pickle.loads(pickle.dumps(model))
+    assert kinds(again) == kinds(model)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("channels", [1, 56])
+@pytest.mark.parametrize(("dtype", "zero"), [("s8", 0), ("u8", 7)])
+def test_a_row_of_integers_is_one_window_too(everywhere, dtype, zero, channels, transposed):
+    integers = np.random.default_rng(6)
+    weights = integers.integers(-60, 60, (128, 56)).astype(np.int8)
+    x = integers.integers(0, 120, (1, 128)).astype(np.uint8 if dtype == "u8" else np.int8)
+    scales, factor = np.abs(noise(7, channels)) + 0.5, noise(8, 1, 1)
+    b = og.GraphBuilder()
+    rows, number = b.input(x.shape, dtype), b.input(factor.shape)
+    matrix = b.constant(np.ascontiguousarray(weights.T) if transposed else weights, "s8")
+    matrix = matrix.dequantize(
+        scales=scales.tolist(),
+        zps=[0] * channels,
+        qtype="per_tensor" if channels == 1 else "per_channel",
+        axis=0 if transposed else 1,
+    )
+    rows = rows.dequantize(scales=[0.25], zps=[zero], qtype="per_tensor")
+    b.output(rows.matmul(matrix, transpose_b=transposed) * number)
+    model = b.compile()
+    assert "Convolution" in str(kinds(model)) and "MatMul" not in str(kinds(model))
+    exact = (x.astype(np.float64) - zero) * 0.25 @ (weights * scales.astype(np.float64)) * factor
+    limit = np.abs(exact).max() * tolerance(128)
+    np.testing.assert_allclose(model(x, factor), exact, atol=limit)
+
+
+def test_products_of_one_row_in_one_group_are_windows(everywhere):
+    gate, up, down = noise(1, 64, 192), noise(2, 64, 192), noise(3, 192, 40)
+    x = noise(4, 1, 1, 64)
+    b = og.GraphBuilder()
+    rows = b.input(x.shape)
+    one = rows @ b.constant(gate)
+    both = one * one.sigmoid() * (rows @ b.constant(up))
+    b.output(last=both @ b.constant(down), both=both)
+    model = b.compile()
+    assert sum("Convolution" in ops for ops in kinds(model)) == 3
+    product = x.astype(np.float64) @ gate
+    exact = product / (1 + np.exp(-product)) * (x @ up.astype(np.float64))
+    last, middle = model(x)
+    np.testing.assert_allclose(middle, exact, atol=64 * 64 * tolerance(64))
+    np.testing.assert_allclose(last, exact @ down, atol=192 * 64 * 64 * tolerance(192))
+
+
+def test_a_row_of_known_dims_takes_its_form_in_a_model_of_several_sizes(everywhere):
+    b = og.GraphBuilder()
+    b.output(row=b.input((1, 64)) @ b.constant(noise(1, 64, 40)), rest=b.input((-1, 3)).relu())
+    model = b.compile()
+    x, rest = noise(2, 1, 64), noise(3, 7, 3)
+    assert ("Convolution",) in kinds(model, x.shape, rest.shape)
+    exact = x.astype(np.float64) @ noise(1, 64, 40)
+    np.testing.assert_allclose(model(x, rest)[0], exact, atol=64 * tolerance(64))
+
+
 def group_of(b):
     from onednn_graph_py.model.planning.options import CompileOptions
     from onednn_graph_py.model.planning.plan_draft import PlanDraft
@@ -170,6 +263,23 @@ def test_the_row_of_products_is_about_rows_and_constants():
     assert not found((2, 384), lambda b, x: x.dequantize(**integers) @ b.constant(weights), "s8")
     for other in (here._replace(version=(3, 8)), here._replace(isa="avx512_core")):
         assert not product_without_packing.is_in(other)
+
+
+def test_the_row_of_rows_is_about_large_constants():
+    here = current()._replace(version=(3, 7), isa="avx2", runtime="OpenMP")
+
+    def found(shape, columns, dtype="f32", conditions=here):
+        b = og.GraphBuilder()
+        weights = b.constant(np.zeros((shape[-1], columns), np.float32), dtype)
+        b.output(b.input(shape, dtype) @ weights)
+        return row_by_large_matrix.find(group_of(b), conditions) is not None
+
+    assert found((1, 1024), 1040) and found((1, 1, 2048), 520)
+    assert not found((2, 1024), 1040) and not found((1, 1024), 1000)
+    assert not found((1, 1030), 1040)  # has no parts
+    assert not found((1, 1024), 1040, "bf16")
+    assert found((1, 1024), 1040, "bf16", here._replace(isa="avx512_core_bf16", version=(3, 13)))
+    assert not row_by_large_matrix.is_in(here._replace(isa="avx512_core_amx"))
 
 
 # -- attention in blocks of queries

@@ -69,8 +69,8 @@ def viewed(
 ) -> tuple[int, Shape, Shape]:
     """Return the offset, the dims and the strides of a view of a tensor.
 
-    - `kind`, `attrs`: ``Slice`` by ``index``, ``Squeeze`` ``axes``, ``Transpose`` to an ``order``
-      or ``Expand`` to a ``shape``
+    - `kind`, `attrs`: ``Slice`` by ``index``, ``Squeeze`` ``axes``, ``Transpose`` to an ``order``,
+      ``Split`` an ``axis`` into ``sizes`` or ``Expand`` to a ``shape``
     - raises `InvalidShapeError`: there is no such view of these dims
     """
     if kind == "Slice":
@@ -88,6 +88,14 @@ def viewed(
                 )
         kept = [i for i in range(len(dims)) if i not in axes]
         return 0, tuple(dims[i] for i in kept), tuple(strides[i] for i in kept)
+    if kind == "Split":
+        axis, sizes = attrs["axis"], attrs["sizes"]
+        steps = [strides[axis] * s for s in row_major(sizes)]
+        return (
+            0,
+            (*dims[:axis], *sizes, *dims[axis + 1 :]),
+            (*strides[:axis], *steps, *strides[axis + 1 :]),
+        )
     wanted = attrs["shape"]
     new = len(wanted) - len(dims)
     made, steps = [], []

@@ -13,6 +13,7 @@ from ...machine.pace import LIMIT
 from ...safety.table import faster_form
 from ..building.builder import leaving_of
 from ..building.foreign import ForeignNode
+from ..building.value import Node, is_whole
 from ..rewriting import FORMS, Ops
 from . import pace, partitions
 from .compiling import ports_of
@@ -51,7 +52,7 @@ class Choice:
     flop: int
 
 
-def _takes_forms(draft: PlanDraft) -> bool:
+def _takes_forms(draft: PlanDraft, nodes: Nodes) -> bool:
     options = draft.options
     as_written = options.slow_fusions == "run" or options.policy == "debug"
     # A form has the weights with other dims: as constants, or oneDNN packs them at each call.
@@ -59,7 +60,8 @@ def _takes_forms(draft: PlanDraft) -> bool:
         return False
     # oneDNN packs weights of convolutions in several layouts, by the number of rows: with 12 sizes
     # they took up to 1.1 times their memory more, for a gain of 1.04 to 1.15.
-    return not draft.shared.has_unknown_dims
+    shapes = (v.shape for n in nodes for v in (*n.inputs, *n.outputs))
+    return not draft.shared.has_unknown_dims or all(s is not None and is_whole(s) for s in shapes)
 
 
 def _written(draft: PlanDraft, nodes: Nodes, form: str) -> Ops | None:
@@ -137,7 +139,7 @@ def add_form(draft: PlanDraft, nodes: Nodes, why: str = "") -> bool:
 
     `why` is the reason why it is a group of its own, if it was a part of another.
     """
-    if not _takes_forms(draft):
+    if not _takes_forms(draft, nodes):
         return False
     nodes = reading_folded(draft, nodes)
     key = draft.key(nodes)
@@ -159,22 +161,30 @@ def add_in_form(draft: PlanDraft, nodes: Nodes, form: str, why: str = "") -> boo
     ops = _written(draft, nodes, form)
     if ops is None:
         return False
-    results = {v.id for n in ops.nodes for v in n.outputs}
-    views = [n for n in ops.nodes if isinstance(n, ForeignNode)]
-    with draft.attempt() as keep:
-        for view in (v for v in views if v.inputs[0].id not in results):  # of weights, for example
-            add_foreign(draft, view)
-        rest = tuple(n for n in ops.nodes if not isinstance(n, ForeignNode))
-        rest = reading_folded(draft, rest)
+    part: list[Node] = []
+
+    def add_part() -> bool:
         try:
-            groups = partitions.groups(draft, rest)
+            groups = partitions.groups(draft, reading_folded(draft, tuple(part)))
         except OneDNNError:
             return False
-        for part, partition in groups:
-            if partition is None or not isinstance(add_group(draft, part, partition, why), Runs):
+        part.clear()
+        return all(
+            partition is not None and isinstance(add_group(draft, nodes, partition, why), Runs)
+            for nodes, partition in groups
+        )
+
+    with draft.attempt() as keep:
+        for node in ops.nodes:
+            if not isinstance(node, ForeignNode):
+                part.append(node)
+                continue
+            source = node.inputs[0]
+            if any(v is source for n in part for v in n.outputs) and not add_part():
                 return False
-        for view in (v for v in views if v.inputs[0].id in results):
-            add_foreign(draft, view)
+            add_foreign(draft, node)
+        if not add_part():
+            return False
         keep()
     return True
 

@@ -119,6 +119,12 @@ class Ops:
         self.add(kind, inputs, (value,), attrs)
         return value
 
+    def dequantized(self, node: Node, integers: Value, axis: int) -> Value:
+        """Add a Dequantize that is there once more for other integers, of channels along a dim."""
+        value = self.like(integers, dtype=node.outputs[0].dtype)
+        self.add(node.kind, (integers,), (value,), {**node.attrs, "axis": axis})
+        return value
+
     def again(self, node: Node, *inputs: Value) -> Value:
         """Add an op that is there, with one output, once more for other inputs."""
         specs = [(self.shapes[v.id], v.dtype) for v in inputs]
@@ -137,6 +143,14 @@ class Ops:
         if self.shapes[source.id] == shape:
             return source
         return self._viewed("Expand", source, {"shape": shape}, None)
+
+    def split(self, source: Value, axis: int, sizes: Dims) -> Value:
+        """Give the elements along a dim several dims."""
+        return self._viewed("Split", source, {"axis": axis, "sizes": sizes}, None)
+
+    def transposed(self, source: Value, order: Dims) -> Value:
+        """Give a value its dims in another order."""
+        return self._viewed("Transpose", source, {"order": order}, None)
 
     def _viewed(self, kind: str, source: Value, attrs: Any, result: Value | None) -> Value:
         of = self.node

@@ -238,7 +238,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         strided tensors. If other processes disturb all measurements, the fused partition runs.
     tune : str
         ``quick`` measures the forms of the groups that have most of the work, such as a product
-        written as a 1x1 convolution or attention in blocks of queries, for at most as long again as
+        written as a convolution or attention in blocks of queries, for at most as long again as
         planning takes, and 2 s; a form runs if it is 1.1 times as fast. ``full`` measures all,
         however long that takes. ``off`` measures nothing: what is known of this machine, or of its
         kind, decides. What is measured is kept in the user's cache (`onednn_graph_py.tuning`), so
