@@ -198,7 +198,9 @@ def test_a_row_of_integers_is_one_window_too(everywhere, dtype, zero, channels, 
     rows = rows.dequantize(scales=[0.25], zps=[zero], qtype="per_tensor")
     b.output(rows.matmul(matrix, transpose_b=transposed) * number)
     model = b.compile()
-    assert "Convolution" in str(kinds(model)) and "MatMul" not in str(kinds(model))
+    # Without VNNI sums of a convolution of s8 saturate, so the product stays.
+    written = dtype == "u8" or current().has("vnni")
+    assert ("Convolution" if written else "MatMul") in str(kinds(model))
     exact = (x.astype(np.float64) - zero) * 0.25 @ (weights * scales.astype(np.float64)) * factor
     limit = np.abs(exact).max() * tolerance(128)
     np.testing.assert_allclose(model(x, factor), exact, atol=limit)

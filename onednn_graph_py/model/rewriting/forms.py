@@ -50,110 +50,80 @@ def _product(node: Node, made: Mapping[int, Node]) -> _Product | None:
     return _Product(node, x, matrix, before)
 
 
-def _is_one_window(shape: Dims) -> bool:
+def _has_parts(shape: Dims) -> bool:
     """Return whether a tensor is one row, which has parts."""
-    row = len(shape) in (2, 3) and math.prod(shape[:-1]) == 1
-    return row and shape[-1] % (_PARTS * _CHANNELS) == 0
+    return math.prod(shape[:-1]) == 1 and shape[-1] % (_PARTS * _CHANNELS) == 0
 
 
 def _as_convolutions(ops: Ops, nodes: Sequence[Node], leaving: Collection[int]) -> bool:
     """Write products of rows by constant matrices as convolutions, each window of one row.
 
     Rows of matrices become the rows of a batch of one, and so do what elementwise ops behind them
-    read and make.
+    read and make. The terms of a row are the channels of one place; or of `_PARTS` places, whose
+    weights oneDNN reads up to twice as fast from memory, if there is no other row. Such a
+    convolution fuses only ops with one number, as oneDNN has reference kernels for others.
     """
     made = {n.outputs[0].id: n for n in nodes if n.kind == "Dequantize"}
     products = {p.node.id: p for n in nodes if (p := _product(n, made)) is not None}
-    if products and all(_is_one_window(ops.shapes[p.x.id]) for p in products.values()):
-        return _in_parts(ops, nodes, leaving, products)
-    if any(of is not None for p in products.values() for of in p.before):
+    shapes = [ops.shapes[p.x.id] for p in products.values()]
+    if not shapes or any(len(shape) not in (2, 3) for shape in shapes):
         return False
-    ranks = {len(ops.shapes[p.x.id]) for p in products.values()}
-    if ranks == {3}:
-        for node in nodes:
-            ops.node = node
-            if node.id in products:
-                _convolution(ops, products[node.id], node.inputs[0], node.outputs[0])
-            else:
-                ops.same()
-        return True
-    others = {n.kind for n in nodes if n.id not in products}
-    matrices = all(len(ops.shapes[n.outputs[0].id]) == 2 for n in nodes)
-    if ranks != {2} or leaving or not matrices or not others <= _ELEMENTWISE:
+    in_parts = all(map(_has_parts, shapes))
+    before = {n.id: n for p in products.values() for n in p.before if n is not None}
+    rest = [n for n in nodes if n.id not in before]
+    read = {v.id for n in rest if n.id not in products for v in n.inputs} | set(leaving)
+    if before and (not in_parts or any(n.outputs[0].id in read for n in before.values())):
         return False
-    read = {v.id for n in nodes for v in n.inputs}
     batches: dict[int, Value] = {}
+    behind: dict[int, int] = {}  # the product behind which a value is made
+    viewed = set()
 
     def batch(value: Value) -> Value:
         if value.id not in batches and len(ops.shapes[value.id]) == 2:
             batches[value.id] = ops.view(value, None)
         return batches.get(value.id, value)
 
-    for node in nodes:
-        ops.node = node
-        (result,) = node.outputs
-        if node.id in products:
-            written = ops.value((1, *ops.shapes[result.id]), result.dtype)
-            _convolution(ops, products[node.id], batch(node.inputs[0]), written)
-        else:
-            written = ops.again(node, *map(batch, node.inputs))
-        batches[result.id] = written
-        if result.id not in read:
-            ops.view(written, 0, result)
-    return True
-
-
-def _in_parts(
-    ops: Ops, nodes: Sequence[Node], leaving: Collection[int], products: Mapping[int, _Product]
-) -> bool:
-    """Write products by one row as convolutions of one window.
-
-    The terms are the channels of `_PARTS` places, whose weights oneDNN reads up to twice as fast
-    from memory. Such a convolution fuses only ops with one number: oneDNN has reference kernels for
-    others.
-    """
-    before = {n.id: n for p in products.values() for n in p.before if n is not None}
-    rest = [n for n in nodes if n.id not in before]
-    read = {v.id for n in rest if n.id not in products for v in n.inputs} | set(leaving)
-    if any(v.id in read for n in before.values() for v in n.outputs):
-        return False
-    behind: dict[int, tuple[int, Value]] = {}  # what is made behind which product
-    viewed = set()
-
     def view(value: Value) -> None:
         if value.id in behind and value.id not in viewed:
             viewed.add(value.id)
-            ops.view(behind[value.id][1], 0 if len(ops.shapes[value.id]) == 2 else ..., value)
+            ops.view(batches[value.id], 0 if len(ops.shapes[value.id]) == 2 else ..., value)
 
     for node in rest:
         ops.node = node
-        (result,) = node.outputs
-        makers = [*{behind[v.id][0] for v in node.inputs if v.id in behind}]
-        others = [math.prod(ops.shapes[v.id]) for v in node.inputs if v.id not in behind]
+        result = node.outputs[0]
+        makers = {behind[v.id] for v in node.inputs if v.id in behind}
+        others = {math.prod(ops.shapes[v.id]) for v in node.inputs if v.id not in behind}
         if node.id in products:
-            view(products[node.id].x)
-            written = ops.value((1, 1, ops.shapes[result.id][-1]), result.dtype)
-            _convolution(ops, products[node.id], products[node.id].x, written, window=True)
-            behind[result.id] = node.id, written
-        elif node.kind in _ELEMENTWISE and len(makers) == 1 and set(others) <= {1}:
-            inputs = [behind[v.id][1] if v.id in behind else v for v in node.inputs]
-            behind[result.id] = makers[0], ops.again(node, *inputs)
+            x = products[node.id].x
+            if in_parts:
+                view(x)
+            written = ops.value((1, *ops.shapes[result.id])[-3:], result.dtype)
+            _convolution(ops, products[node.id], x if in_parts else batch(x), written, in_parts)
+            behind[result.id] = node.id
+        elif (
+            node.kind in _ELEMENTWISE
+            and makers
+            and (not in_parts or (len(makers) == 1 and others <= {1}))
+        ):
+            written = ops.again(node, *map(batch, node.inputs))
+            behind[result.id] = makers.pop()
         else:
             for value in node.inputs:
                 view(value)
             ops.same()
+            continue
+        batches[result.id] = written
     inside = {v.id for n in rest for v in n.inputs} - set(leaving)
     for node in rest:
-        for value in node.outputs:
-            if value.id not in inside:
-                view(value)
+        if node.outputs[0].id not in inside:
+            view(node.outputs[0])
     return True
 
 
-def _convolution(ops: Ops, product: _Product, x: Value, y: Value, *, window: bool = False) -> None:
-    """Add the convolution that computes a product by a constant matrix, perhaps of one window."""
+def _convolution(ops: Ops, product: _Product, x: Value, y: Value, in_parts: bool) -> None:
+    """Add the convolution that computes a product by a constant matrix."""
     transposed = bool(product.node.attr("transpose_b"))
-    if window:
+    if in_parts:
         axis = len(ops.shapes[x.id]) - 1
         size = ops.shapes[x.id][axis] // _PARTS
         parts = (size, _PARTS) if transposed else (_PARTS, size)
