@@ -99,8 +99,8 @@ void init_cpu_runtime(py::module_ &m) {
                 return static_cast<int>(std::thread::hardware_concurrency());
             },
             "How many threads a model compiled now will use: what `set_num_threads` said, or\n"
-            "OpenMP's own number (``OMP_NUM_THREADS``, or the number of CPUs). 1 in a process forked\n"
-            "from one in which models ran with more.");
+            "OpenMP's own number (``OMP_NUM_THREADS``, or the number of CPUs, but no more than a\n"
+            "container's quota has). 1 in a process forked from one in which models ran with more.");
     m.def(
             "set_num_threads",
             [](index_arg count) {

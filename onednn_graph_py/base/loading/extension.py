@@ -6,9 +6,9 @@ first in the search all the same, so where there is one we load ours with RTLD_D
 dependencies then come before the global ones. We do so only then, because deep binding also
 bypasses a preloaded allocator.
 
-Where the extension's oneDNN runs on OpenMP, its threads wait briefly (``openmp_waiting``). Where it
-runs on SYCL, we provide the driver through which SYCL finds the CPU before anybody can ask for a
-device.
+Where the extension's oneDNN runs on OpenMP, its threads wait briefly (``openmp_waiting``), and there
+are no more than a container's CPU quota has (``cpu_quota``). Where it runs on SYCL, we provide the
+driver through which SYCL finds the CPU before anybody can ask for a device.
 
 One process runs one copy of this package. Both copies have one name, so what either imports while
 it runs may come from the other; and the dynamic linker knows their libraries by one name, so it
@@ -22,6 +22,7 @@ import re
 import sys
 from pathlib import Path
 
+from . import cpu_quota
 from .interpreter import require_gil, require_main_interpreter
 from .loaded import loaded_here
 from .openmp_waiting import brief
@@ -61,6 +62,7 @@ def _load() -> None:
     finally:
         sys.setdlopenflags(flags)
     require_gil()
+    cpu_quota.follow(core)
     if core.version()["cpu_runtime"] == "SYCL":
         from . import opencl_drivers  # other builds need not wait for this import
 
