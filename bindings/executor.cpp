@@ -517,6 +517,7 @@ std::unique_ptr<run_context> executor::acquire() {
             return context;
         }
     }
+    if (!before_growing.is_none()) before_growing();
     auto context = std::make_unique<run_context>(*this);
     ++contexts;
     return context;
@@ -804,6 +805,8 @@ void init_executor(py::module_ &m) {
                     "Fixes the arrays; see `CompiledGraph.bind`.")
             .def("hold_constant", &executor::hold_constant, py::arg("index"), py::arg("owner"),
                     "Holds a constant by another object: its `_constant_place`, or an array there.")
+            .def_readwrite("before_growing", &executor::before_growing,
+                    "Called before memory for one more call at a time is allocated; it may raise.")
             .def_property_readonly(
                     "calls", [](const executor &x) { return x.calls.load(); }, "How often it ran.")
             .def_property_readonly(

@@ -105,6 +105,7 @@ public:
     bool synchronous = false;
     bool cached = false;  // compiled while constants were cached
     py::function convert_input, check_output;
+    py::object before_growing = py::none();  // called with the GIL before a further context
 
     std::atomic<uint64_t> calls{0}, ticks_taken{0};
     const tick_rate rate;

@@ -1502,6 +1502,13 @@ class _executor:
         Holds a constant by another object: its `_constant_place`, or an array there.
         """
     @property
+    def before_growing(self) -> typing.Any:
+        """
+        Called before memory for one more call at a time is allocated; it may raise.
+        """
+    @before_growing.setter
+    def before_growing(self, arg0: typing.Any) -> None: ...
+    @property
     def calls(self) -> int:
         """
         How often it ran.
@@ -1917,8 +1924,8 @@ def make_engine_with_allocator(kind: engine.kind | str, index: int, alloc: alloc
 def num_threads() -> int:
     """
     How many threads a model compiled now will use: what `set_num_threads` said, or
-    OpenMP's own number (``OMP_NUM_THREADS``, or the number of CPUs). 1 in a process forked
-    from one in which models ran with more.
+    OpenMP's own number (``OMP_NUM_THREADS``, or the number of CPUs, but no more than a
+    container's quota has). 1 in a process forked from one in which models ran with more.
     """
 
 def numpy_dtype(data_type: logical_tensor.data_type | str) -> numpy.dtype[typing.Any]:

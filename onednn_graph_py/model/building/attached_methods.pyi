@@ -164,6 +164,7 @@ class GraphMethods:
         warn: bool = True,
         threads: int | None = None,
         max_shapes: int = 32,
+        memory_limit: int | None = None,
         name: str = "model",
         queue: Any = None,
         copy: bool | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from inspect import getdoc, signature
 from typing import Any, NamedTuple, SupportsIndex
@@ -40,6 +40,7 @@ from .arrays import Converter
 from .on_queue import QueueBound, QueueExecutor
 from .queue import ModelQueue, device_of
 from .releasing import plain_bytes, release, require_plain, rest
+from .room import Memory, Room
 
 
 class Stats(NamedTuple):
@@ -265,6 +266,10 @@ class CompiledGraph(_core._model_base, ModelMethods):
     max_shapes : int
         Number of sets of input shapes for which a model with unknown dims stays compiled; it drops
         the least recently used set first.
+    memory_limit : int, optional
+        The most bytes of constants and intermediate memory, as `stats` counts them. Sets of shapes
+        are dropped to make room for new ones. A set, or one more call at the same time, that needs
+        more raises `OutOfMemoryError` before it is allocated.
     name : str
         Name of the model in messages.
     queue : dpctl.SyclQueue, optional
@@ -321,6 +326,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         warn: bool = True,
         threads: int | None = None,
         max_shapes: int = 32,
+        memory_limit: int | None = None,
         name: str = "model",
         queue: Any = None,
         copy: bool | None = None,
@@ -356,6 +362,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
             **asdict(self._compile_options),
             "threads": threads,
             "max_shapes": max_shapes,
+            "memory_limit": memory_limit,
             "name": name,
             "copy": copy,
         }
@@ -366,6 +373,12 @@ class CompiledGraph(_core._model_base, ModelMethods):
         self._positions = {v.name: i for i, v in enumerate(self.builder.inputs)}
         self._made: OrderedDict[tuple[tuple[int, ...], ...], Specialization] = OrderedDict()
         self._shared = Shared(self.builder, self._compile_options)
+        self._room: Room | None = None
+        if memory_limit is not None:
+            if self._queue is not None:
+                raise UnimplementedError(f"{name}: memory_limit is for models without a queue")
+            own, folded = self.builder, self._shared.folded
+            self._room = Room(name, memory_limit, lambda: plain_bytes(own.constants, folded))
         self._compiling: dict[tuple[tuple[int, ...], ...], _Compiling] = {}
         self._queue_run: QueueExecutor | None = None
         renew_in_forks(self)
@@ -626,17 +639,23 @@ class CompiledGraph(_core._model_base, ModelMethods):
             made = self._specialized(shapes)
             with self._lock:
                 self._made[shapes] = made
-                dropped = []
-                while len(self._made) > self.options["max_shapes"]:
-                    gone = self._made.popitem(last=False)[1]
-                    dropped.append(gone.plan)
-                    self._counters.dropped(gone.run.calls, gone.run.seconds)
-            count_dropped(len({id(s.compiled) for p in dropped for s in p.running if s.compiled}))
+            self._drop_while(lambda: len(self._made) > self.options["max_shapes"])
             return made
         finally:
             with self._lock:
                 self._compiling.pop(shapes, None)
             compiling.done.set()  # after a failure the threads that wait try for themselves
+
+    def _drop_while(self, is_too_much: Callable[[], bool]) -> None:
+        """Drop sets of shapes, the least recently used first."""
+        dropped = []
+        with self._lock:
+            while self._made and is_too_much():
+                gone = self._made.popitem(last=False)[1]
+                dropped += [s.compiled for s in gone.plan.running if s.compiled]
+                self._counters.dropped(gone.run.calls, gone.run.seconds)
+                del gone  # and so its memory, which `is_too_much` may count
+        count_dropped(len({id(compiled) for compiled in dropped}))
 
     def _specialized(self, shapes: tuple[tuple[int, ...], ...]) -> Specialization:
         """Compile the model for these shapes."""
@@ -651,8 +670,15 @@ class CompiledGraph(_core._model_base, ModelMethods):
             shared=self._shared,
             engine=None if self._queue is None else self._queue.engine,
         )
+        room = self._room
+        if room is not None:
+            if room.has(plan.arena_bytes, beside=0):
+                self._drop_while(lambda: not room.has(plan.arena_bytes))
+            room.require(plan.arena_bytes, f"a call of {sizes}")
         made = Specialization(self, plan)
         if not isinstance(made.run, QueueExecutor):
+            if room is not None:
+                made.run.before_growing = Memory(room, plan.arena_bytes)
             rest(self.builder.constants, plan, made.run, self._compile_options.keep)
         return made
 
