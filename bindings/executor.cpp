@@ -805,8 +805,12 @@ void init_executor(py::module_ &m) {
                     "Fixes the arrays; see `CompiledGraph.bind`.")
             .def("hold_constant", &executor::hold_constant, py::arg("index"), py::arg("owner"),
                     "Holds a constant by another object: its `_constant_place`, or an array there.")
-            .def_readwrite("before_growing", &executor::before_growing,
-                    "Called before memory for one more call at a time is allocated; it may raise.")
+            .def(
+                    "ask_before_growing",
+                    [](executor &x, py::object f) { x.before_growing = std::move(f); },
+                    py::arg("function"),
+                    "Has a function called before memory for one more call at a time is allocated;\n"
+                    "it may raise.")
             .def_property_readonly(
                     "calls", [](const executor &x) { return x.calls.load(); }, "How often it ran.")
             .def_property_readonly(

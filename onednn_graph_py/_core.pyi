@@ -1489,6 +1489,11 @@ class _executor:
     ) -> None: ...
     def __reduce__(self) -> tuple[typing.Any, ...]: ...
     def __repr__(self) -> str: ...
+    def ask_before_growing(self, function: typing.Any) -> None:
+        """
+        Has a function called before memory for one more call at a time is allocated;
+        it may raise.
+        """
     def bind(
         self, inputs: collections.abc.Sequence[typing.Any], out: typing.Any = None
     ) -> bound_model:
@@ -1501,13 +1506,6 @@ class _executor:
         """
         Holds a constant by another object: its `_constant_place`, or an array there.
         """
-    @property
-    def before_growing(self) -> typing.Any:
-        """
-        Called before memory for one more call at a time is allocated; it may raise.
-        """
-    @before_growing.setter
-    def before_growing(self, arg0: typing.Any) -> None: ...
     @property
     def calls(self) -> int:
         """

@@ -109,6 +109,18 @@ def _gemm(edits: Edits, node: ir.Node) -> ir.Value | None:
     return made if edits.of(node, 7) is None else _quantized(edits, node, made, (7, 8))
 
 
+def _attention(edits: Edits, node: ir.Node) -> ir.Value | None:
+    if edits.of(node, 8) is not None or len(node.outputs) > 1:
+        return None
+    scale = edits.weight(edits.of(node, 4))
+    axis = 1 if scale is not None and scale.size > 1 else None
+    x, weight, bias, *scales, mask = (edits.of(node, i) for i in range(6))
+    points = (edits.of(node, i) for i in (6, 7))
+    pairs = zip((x, weight), scales, points, (None, axis), strict=True)
+    inputs = [*(edits.dequantized(node, *of) for of in pairs), bias, mask]
+    return edits.before(node, "Attention", inputs, _attributes(node), 1, "com.microsoft")
+
+
 def _binary(op_type: str) -> Rewrite:
     def rewrite(edits: Edits, node: ir.Node) -> ir.Value | None:
         x, y = _dequantized(edits, node, 0), _dequantized(edits, node, 3)
@@ -175,6 +187,7 @@ REWRITES: dict[tuple[str, str], Rewrite] = {
     ("com.microsoft", "QLinearConv"): _conv,
     ("", "QLinearMatMul"): _matmul,
     ("com.microsoft", "QGemm"): _gemm,
+    ("com.microsoft", "QAttention"): _attention,
     ("com.microsoft", "QLinearAdd"): _binary("Add"),
     ("com.microsoft", "QLinearMul"): _binary("Mul"),
     ("com.microsoft", "QLinearGlobalAveragePool"): _unary("GlobalAveragePool"),

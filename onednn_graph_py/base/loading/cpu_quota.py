@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-_TREES = "sys/fs/cgroup/cpu", "sys/fs/cgroup/cpu,cpuacct"
-_TREES_OF_V2 = "sys/fs/cgroup", "sys/fs/cgroup/unified"
+_V1 = "sys/fs/cgroup/cpu", "sys/fs/cgroup/cpu,cpuacct"
+_V2 = "sys/fs/cgroup", "sys/fs/cgroup/unified"
 
 
 def cpus(root: str = "/") -> int | None:
@@ -19,34 +18,30 @@ def cpus(root: str = "/") -> int | None:
 
     - `root`: the folder where the system's files are
     """
-    found = [math.ceil(share) for share in _shares(Path(root)) if share > 0]
-    return min(found, default=None)
-
-
-def _shares(root: Path) -> Iterator[float]:
     try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
+        lines = Path(root, "proc/self/cgroup").read_text().splitlines()
     except OSError:
-        return
+        return None
+    shares = []
     for number, names, path in (line.split(":", 2) for line in lines if line.count(":") > 1):
-        if number != "0" and "cpu" not in names.split(","):
-            continue
+        trees = _V2 if number == "0" else _V1 if "cpu" in names.split(",") else ()
         # In a container the path may be one outside, of which nothing is there but its root.
         group = Path(path.strip("/"))
-        for tree in _TREES_OF_V2 if number == "0" else _TREES:
-            for folder in (group, *group.parents):
-                yield from _share(root / tree / folder)
+        folders = [Path(root, tree, g) for tree in trees for g in (group, *group.parents)]
+        shares += [_share(f) for f in folders]
+    return min((math.ceil(share) for share in shares if share > 0), default=None)
 
 
-def _share(folder: Path) -> Iterator[float]:
+def _share(folder: Path) -> float:
+    """Return how many CPUs a group may have; 0 if it has no quota."""
     try:
         if (folder / "cpu.max").exists():
             quota, period = (folder / "cpu.max").read_text().split()
         else:
             quota, period = ((folder / f"cpu.cfs_{n}_us").read_text() for n in ("quota", "period"))
-        yield int(quota) / int(period)
-    except (OSError, ValueError, ZeroDivisionError):  # no such file, or no quota
-        return
+        return int(quota) / int(period)
+    except (OSError, ValueError, ZeroDivisionError):
+        return 0
 
 
 def follow(core: Any, root: str = "/") -> None:

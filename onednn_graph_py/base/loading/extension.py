@@ -6,8 +6,8 @@ first in the search all the same, so where there is one we load ours with RTLD_D
 dependencies then come before the global ones. We do so only then, because deep binding also
 bypasses a preloaded allocator.
 
-Where the extension's oneDNN runs on OpenMP, its threads wait briefly (``openmp_waiting``), and there
-are no more than a container's CPU quota has (``cpu_quota``). Where it runs on SYCL, we provide the
+Where the extension's oneDNN runs on OpenMP, its threads wait briefly (``openmp_waiting``), and are
+no more than a container's CPU quota has (``cpu_quota``). Where it runs on SYCL, we provide the
 driver through which SYCL finds the CPU before anybody can ask for a device.
 
 One process runs one copy of this package. Both copies have one name, so what either imports while

@@ -678,7 +678,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         made = Specialization(self, plan)
         if not isinstance(made.run, QueueExecutor):
             if room is not None:
-                made.run.before_growing = Memory(room, plan.arena_bytes)
+                made.run.ask_before_growing(Memory(room, plan.arena_bytes))
             rest(self.builder.constants, plan, made.run, self._compile_options.keep)
         return made
 

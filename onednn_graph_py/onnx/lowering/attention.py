@@ -219,12 +219,18 @@ def _by_steps(
 
 @lowers("RotaryEmbedding")
 def _rotary_embedding(call: Call) -> Value:
+    return rotary(call, [_table(call, i) for i in (1, 2)])
+
+
+def rotary(call: Call, tables: list[Value]) -> Value:
+    """Rotate by cosines and sines of (batch, tokens, rotated / 2)."""
     [x] = call.floats(0)
     shape = x.shape or ()
-    tables = [_table(call, i) for i in (1, 2)]
     rotated = call.attribute("rotary_embedding_dim", 0)
     if x.ndim == 3:
-        heads = call.attribute("num_heads")
+        heads = call.attribute("num_heads", 0)
+        if call.node.domain and not rotated:
+            heads = shape[2] // (2 * (tables[0].shape or ())[-1])
         if shape[2] == -1 or not heads:
             raise NotLowered("the size of a head is unknown")
         x = call.b.static_reshape(x, shape=[0, 0, heads, shape[2] // heads], special_zero=True)

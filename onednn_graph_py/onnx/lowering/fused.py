@@ -10,13 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ...blocks.attention import sdpa
+from ...blocks.embedding import embedding
 from ...blocks.normalization import rms_norm
 from ...frontends.recipes import clamp, gelu
 from ...model.building.value import Value
-from .attention import by_head, joined_heads
+from ..tensors import Shape
+from .attention import by_head, joined_heads, rotary
 from .products import conv, gemm
 from .table import Call, NotLowered, lowers
 
+Array = npt.NDArray[Any]
 DOMAIN = "com.microsoft"
 
 
@@ -76,20 +79,66 @@ def _gemm(call: Call) -> Value:
     return _activated(call, gemm(call), [float(n) for n in given if n is not None])
 
 
+@lowers("RotaryEmbedding", domain=DOMAIN)
+def _rotary(call: Call) -> Value:
+    if call.attribute("is_packed_batching", 0) or call.attribute("scale", 1.0) != 1.0:
+        raise NotLowered("it has a scale, or batches without padding")
+    places = call.value(1)
+    if places.ndim == 1:
+        places = _counted(call, -2, places)
+    return rotary(call, [embedding(places, call.value(i)) for i in (2, 3)])
+
+
+def _counted(call: Call, axis: int, *first: Value) -> Value:
+    """Return the places of the tokens along a dim of input 0, (1, tokens), from the first on."""
+    made: Value = call.b.call(
+        partial(_range, axis), call.value(0), *first, outputs=partial(_as_range, axis)
+    )
+    return made
+
+
+def _range(axis: int, x: Array, first: Array | int = 0) -> Array:
+    return np.arange(x.shape[axis])[None] + first
+
+
+def _as_range(axis: int, x: Shape, *first: Shape) -> list[tuple[Shape, str]]:
+    return [((1, x[axis]), "s64")]
+
+
+@lowers("EmbedLayerNormalization", domain=DOMAIN)
+def _embedded(call: Call) -> list[Value | None]:
+    """Normalize the sum of what the tables have for tokens, places and segments."""
+    if call.is_read(1):
+        raise NotLowered("the lengths of its mask are read")
+    words, places = call.floats(2, 3)
+    order = call.value(8) if call.has(8) else _counted(call, -1)
+    total = embedding(call.value(0), words) + embedding(order, places)
+    if call.has(1):
+        total = total + embedding(call.value(1), call.floats(4)[0])
+    return [_normalized(call, total, 5, 6), None, total]
+
+
+def _normalized(call: Call, total: Value, gamma: int, beta: int) -> Value:
+    weights = [call.cast(call.value(gamma), "f32")]
+    if call.has(beta):
+        weights.append(call.cast(call.value(beta), "f32"))
+    else:
+        weights.append(call.b.constant(np.zeros((total.shape or ())[-1], np.float32)))
+    epsilon = float(call.attribute("epsilon", 1e-12))
+    made: Value = call.b.layer_norm(total, *weights, keep_stats=False, epsilon=epsilon)
+    return made
+
+
 def _skip(call: Call, rms: bool) -> list[Value | None]:
     """Normalize a sum, which other ops may read too."""
     x, other, gamma = call.floats(0, 1, 2)
     if call.is_read(1) or call.is_read(2):
         raise NotLowered("its statistics are read")
-    epsilon = float(call.attribute("epsilon", 1e-12))
     total = _biased(call, x + other, 3 if rms else 4)
-    if rms:
-        return [rms_norm(total, gamma, eps=epsilon), None, None, total]
-    size = (total.shape or ())[-1]
-    beta = call.value(3) if call.has(3) else call.b.constant(np.zeros(size, np.float32))
-    weights = (call.cast(v, "f32") for v in (gamma, beta))
-    made = call.b.layer_norm(total, *weights, keep_stats=False, epsilon=epsilon)
-    return [made, None, None, total]
+    if not rms:
+        return [_normalized(call, total, 2, 3), None, None, total]
+    epsilon = float(call.attribute("epsilon", 1e-12))
+    return [rms_norm(total, gamma, eps=epsilon), None, None, total]
 
 
 lowers("SkipLayerNormalization", domain=DOMAIN)(partial(_skip, rms=False))

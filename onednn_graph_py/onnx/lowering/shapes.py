@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...frontends.recipes import expanded, transposed
+from ...model.building.host_functions import host_step
 from ...model.building.value import Value
 from .lookups import looked_up
 from .table import FLOATS, Call, NotLowered, lowers
@@ -143,9 +144,9 @@ def _slice(call: Call) -> Value:
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         size = (x.shape or ())[axis]
         if step < 1:
-            if size == 1 and len(range(*slice(start, end, step).indices(1))) == 1:
-                continue
-            raise NotLowered("a step is negative")
+            if size != 1 or len(range(*slice(start, end, step).indices(1))) != 1:
+                index[axis] = slice(start, end, step)
+            continue
         whole = end >= 2**31 - 1 or (size != -1 and end >= size)
         if size != -1 and not range(*slice(start, end, step).indices(size)):
             raise NotLowered("the result has no elements")
@@ -154,6 +155,9 @@ def _slice(call: Call) -> Value:
         index[axis] = slice(start, None if whole else end, step)
     if all(i == slice(None) for i in index):
         return x
+    if any((i.step or 1) < 0 for i in index):
+        backwards: Value = host_step("getitem", (x, tuple(index)), {})
+        return backwards
     made: Value = x[tuple(index)]
     return made
 
@@ -203,8 +207,7 @@ def joined(call: Call, parts: Sequence[Value], axis: int) -> Value:
 def _pad(call: Call) -> Value:
     """Join with constants: what stands before a convolution or pool is better part of it."""
     x = call.value(0)
-    if call.attribute("mode", "constant") != "constant":
-        raise NotLowered("it pads with more than a constant")
+    mode = call.attribute("mode", "constant")
     if call.version < 11:
         pads, number = [*call.attribute("pads", ())], float(call.attribute("value", 0.0))
     else:
@@ -212,8 +215,17 @@ def _pad(call: Call) -> Value:
         number = call.need(2, "what it pads with").item() if call.has(2) else 0
     axes = call.axes(3) if call.has(3) else None
     axes = tuple(range(x.ndim)) if axes is None else axes
+    wide = {
+        a: p for a, *p in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True) if any(p)
+    }
+    open_ = {i for i, d in enumerate(x.shape or ()) if d == -1}
+    if mode != "constant" or x.dtype not in FLOATS or any(open_ - {a} for a in wide):
+        fill = {"constant_values": number} if mode == "constant" else {}
+        pairs = [wide.get(i, [0, 0]) for i in range(x.ndim)]
+        step: Value = host_step("pad", (x, pairs), {"mode": mode, **fill})
+        return step
     call.need_float(x)
-    for axis, before, after in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
+    for axis, (before, after) in wide.items():
         x = _cut(x, axis, before, after)
         parts = [_filled(call, x, axis, before, number), x, _filled(call, x, axis, after, number)]
         x = joined(call, [p for p in parts if p is not None], axis)
@@ -234,8 +246,6 @@ def _filled(call: Call, x: Value, axis: int, count: int, number: float) -> Value
     if count <= 0:
         return None
     shape = [count if i == axis else d for i, d in enumerate(x.shape or ())]
-    if -1 in shape:
-        raise NotLowered("a dim is unknown")
     return call.b.constant(np.full(shape, number, np.float32), x.dtype)
 
 

@@ -1,0 +1,80 @@
+"""Pad and Slice as host steps between products: each beside onnxruntime."""
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+front = pytest.importorskip("onednn_graph_py.onnx")
+parser = pytest.importorskip("onnx.parser")
+
+ROWS, WIDE = 7, 12
+
+
+def pad(pads, mode="constant", value=""):
+    """Pad behind a product, and another product of what is padded."""
+    constant = f"c = Constant <value = float {{{value}}}> ()" if value else ""
+    return f"""p = Constant <value = int64[4] {{{", ".join(map(str, pads))}}}> () {constant}
+        q = Pad <mode = "{mode}"> (h, p{", c" if value else ""})
+        t = Transpose <perm = [1, 0]> (q) r = MatMul (t, q) y = Relu (r)"""
+
+
+BODIES = {
+    "constant padding of open dims": pad((0, 3, 0, 1), value="0.25"),
+    "constant padding": pad((2, 3, 1, 0)),
+    "reflect": pad((1, 3, 2, 5), "reflect"),
+    "edge": pad((4, 0, 9, 2), "edge"),
+    "a negative step": """b = Constant <value = int64[1] {-2}> ()
+        e = Constant <value = int64[1] {-9223372036854775807}> ()
+        a = Constant <value = int64[1] {1}> () s = Constant <value = int64[1] {-3}> ()
+        q = Slice (h, b, e, a, s) y = Relu (q)""",
+}  # fmt: skip
+
+
+def model_of(body, rows):
+    """The nodes of a body behind a product `h`, of rows or of an open number."""
+    model = parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": 17]> g (float[{rows},5] x) => (float y) '
+        f"{{h = MatMul (x, w) {body}}}"
+    )
+    numbers = np.random.default_rng(3).standard_normal((5, WIDE)).astype(np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(numbers, "w"))
+    return model
+
+
+def beside_onnxruntime(model, counts, **options):
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    loaded = front.load(model, **options)
+    for count in counts:
+        x = np.random.default_rng(count).standard_normal((count, 5)).astype(np.float32)
+        (wanted,) = session.run(None, {"x": x})
+        made = loaded(x)
+        assert (made.dtype, made.shape) == (wanted.dtype, wanted.shape)
+        np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)
+    return loaded
+
+
+@pytest.mark.parametrize("rows", [ROWS, "n"])
+@pytest.mark.parametrize("name", BODIES)
+def test_it_runs_between_oneDNNs_partitions(name, rows):
+    counts = [ROWS] if rows == ROWS else [ROWS, 4 if "reflect" in name else 3, 11]
+    loaded = beside_onnxruntime(model_of(BODIES[name], rows), counts, fallback="error")
+    (program,) = loaded.report().programs
+    assert program.is_general == (rows == "n")
+    assert program.partitions
+
+
+REFUSED = {
+    "Pad": """p = Constant <value = int64[4] {0, -2, 0, 1}> ()
+        q = Pad <mode = "edge"> (h, p) y = Relu (q)""",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_lowered_is_an_island(name):
+    loaded = beside_onnxruntime(model_of(REFUSED[name], ROWS), [ROWS], islands="fewest")
+    (program,) = loaded.report().programs
+    assert [left.op for left in program.left][:1] == [name]
+    assert program.islands
