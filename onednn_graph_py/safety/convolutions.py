@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from ..machine import Conditions
 from ..ops.lookup import with_trait
@@ -55,6 +56,26 @@ def one_s8_channel_a_group(group: Group, op: Op, conditions: Conditions) -> Answ
     if slide is None or slide.groups == 1 or source is None or source.inputs[0].dtype != "s8":
         return False
     return slide.source.channels == slide.groups and slide.result.channels > 16 * slide.groups
+
+
+@defect(
+    "oneDNN computes s8 convolutions of one channel a group wrongly where only rows have padding",
+    Needs(_CONVOLUTION, fused=True, beside=DEQUANTIZES, rank=4),
+    Where(until=(3, 13), has=("vnni",)),
+)
+def one_s8_channel_in_padded_rows(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find several rows of weights over two dims, with padding along the second alone.
+
+    The kernel corrects its sums for the source's sign, though not where windows overhang.
+    """
+    source, slide = quantization_of(group, op.inputs[0]), slide_of(group, op)
+    if slide is None or source is None or source.inputs[0].dtype != "s8":
+        return False
+    if slide.source.channels != slide.groups or len(slide.window.kernel) != 2:
+        return False
+    depthwise = slide.groups > 1 and slide.depthwise
+    deep = slide.window.kernel[0] > 1
+    return deep and not depthwise and slide.padded() and slide.begin(0) == 0
 
 
 @defect(
@@ -169,18 +190,15 @@ def grouped_int8_with_zero_point(group: Group, op: Op, conditions: Conditions) -
     return source is not None and has_zero_point(source) and 1 < into < 4 and out > 16
 
 
-def _has_unseen_tap(slide: Slide) -> bool:
-    """Whether a tap of a window sees only padding, along one of the dims."""
+def _taps_in_data(slide: Slide) -> Iterator[list[bool]]:
+    """Yield whether each tap of the windows sees data somewhere, for each of the dims."""
     window, begin = slide.window, slide.begin
     for dim, (size, count) in enumerate(
         zip(slide.source.spatial, slide.result.spatial, strict=True)
     ):
         stride, dilation = window.strides[dim], window.dilations[dim]
-        for tap in range(window.kernel[dim]):
-            places = (w * stride - begin(dim) + tap * dilation for w in range(count))
-            if not any(0 <= place < size for place in places):
-                return True
-    return False
+        taps = [tap * dilation - begin(dim) for tap in range(window.kernel[dim])]
+        yield [any(0 <= tap + w * stride < size for w in range(count)) for tap in taps]
 
 
 @defect(
@@ -190,7 +208,7 @@ def _has_unseen_tap(slide: Slide) -> bool:
 )
 def weights_that_see_padding(group: Group, op: Op, conditions: Conditions) -> Answer:
     slide = slide_of(group, op) if op.inputs[0].dtype in _16_BITS else None
-    return slide is not None and _has_unseen_tap(slide)
+    return slide is not None and not all(map(all, _taps_in_data(slide)))
 
 
 @defect(
@@ -353,6 +371,20 @@ def windows_in_padding(group: Group, op: Op, conditions: Conditions) -> Answer:
         if max(window.pads_begin[i], window.pads_end[i]) >= extent:
             return Hit(f"a padding as large as the window of {extent} with other ops fused to it")
     return False
+
+
+@defect(
+    "a convolution of which no window sees an element along one of the dims",
+    Needs(_CONVOLUTIONS),
+    effect=CRASH,
+    remedy="leave it out: all of its windows are sums of zeros",
+)
+def windows_without_data(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find one whatever follows; a bias or another op made the kernel run that is not there."""
+    slide = slide_of(group, op)
+    if slide is None or all(map(any, _taps_in_data(slide))):
+        return False
+    return Hit("a convolution that sees only padding")
 
 
 @defect(

@@ -227,3 +227,15 @@ def folded_beside_its_source(group: Group, op: Op, conditions: Conditions) -> An
     readers = sum(t.id == source.id for other in group.ops for t in other.inputs)
     what = f"the result of a {maker.kind} that {op.kind} and another op read"
     return readers > 1 and Hit(what)
+
+
+@defect(
+    "oneDNN adds a bias of channels behind a product to the last dim if that is as long",
+    Needs({"BiasAdd"}, fused=True, rank=3, beside={"MatMul"}),
+)
+def bias_of_columns(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find a bias with the channels first, in front of other dims."""
+    made = group.shape(op.outputs[0])
+    if op.attr("data_format") != "NCX" or not group.follows(op, {"MatMul"}):
+        return False
+    return made is None or (len(made) > 2 and (made[1] == made[-1] or -1 in (made[1], made[-1])))

@@ -83,8 +83,8 @@ def shifted_residual_of_transposed_convolution(
 ) -> Answer:
     if not any(o.kind == "ConvTranspose" and integers_of(group, o) for o in group.ops):
         return False
-    makers = [m for t in op.inputs if (m := group.producer(t)) is not None]
-    return any(m.kind == "Dequantize" and has_zero_point(m) for m in makers)
+    makers = [m for t in op.inputs if (m := quantization_of(group, t)) is not None]
+    return any(map(has_zero_point, makers))
 
 
 @defect(
@@ -101,8 +101,8 @@ def zero_points_of_channels(group: Group, op: Op, conditions: Conditions) -> Ans
     Needs({"Add"}, fused=True, beside=PRODUCTS),
 )
 def scales_of_channels_of_residual(group: Group, op: Op, conditions: Conditions) -> Answer:
-    makers = [m for t in op.inputs if (m := group.producer(t)) is not None]
-    return any(m.kind in DEQUANTIZES and _differ(m, "scales", 1) for m in makers)
+    makers = [m for t in op.inputs if (m := quantization_of(group, t)) is not None]
+    return any(_differ(m, "scales", 1) for m in makers)
 
 
 @defect(

@@ -182,6 +182,14 @@ def padded(pad):
     )
 
 
+def around(size):
+    """Windows of two taps around some pixels, with a bias."""
+    inputs = [t(0, (2, 3, size)), t(1, (9, 1, 2)), t(2, (9,))]
+    attrs = {"strides": [1], "dilations": [2], "pads_begin": [1], "pads_end": [1], "groups": 3}
+    formats = {"data_format": "NCX", "weights_format": "OIX"}
+    return case(Op("Convolution", inputs, [t(3, (2, 9, size))], {**attrs, **formats}))
+
+
 def normalized(statistics):
     outputs = [t(1, (4, 6, 32), "bf16"), *(t(i, (4, 6), statistics) for i in (2, 3))]
     attrs = {"use_affine": False, "keep_stats": True}
@@ -391,6 +399,7 @@ ROWS = {
         attention(*FIVE),
     ),
     "windows_in_padding": Row(padded(1), padded(0)),
+    "windows_without_data": Row(around(1), around(2)),
     "window_behind_the_data": Row(
         short_row(1),
         short_row(0),
@@ -486,6 +495,7 @@ ROWS |= {
         "weights_gradient_of_nothing",
         "widening",
         "windows_in_padding",
+        "windows_without_data",
     )
 }
 

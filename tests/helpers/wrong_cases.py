@@ -19,6 +19,7 @@ PER_TENSOR = {"qtype": "per_tensor", "zps": [0]}
 UNIT = {"scales": [1.0], **PER_TENSOR}
 ROW_CONVOLUTION = {"strides": (1,), "pads_begin": (0,), "pads_end": (0,), "dilations": (1,)}
 HALF = {"kernel": (2, 2), "strides": (2, 2), "pads_begin": (0, 0), "pads_end": (0, 0)}
+_IN_ROWS = {"pads_begin": (0, 1), "pads_end": (0, 2)}
 PLAIN = {"strides": (1, 1), "pads_begin": (1, 1), "pads_end": (1, 1), "dilations": (1, 1)}
 
 OLD = Conditions((3, 7), "OpenMP", "avx2", 2)
@@ -309,14 +310,14 @@ def int8_sum(b, w=UNIT, r=None, y=None, source=UNIT, shape=(6, 3), convolution=F
 
 
 @written
-def narrow_sum(b, residual, result, shape=(3, 6, 4)):
+def narrow_sum(b, residual, result, shape=(3, 6, 4), scaled=None):
     """A product of integers in bf16, with a residual as large, and a quantized result."""
 
-    def given(shape, dtype, scale=1.0):
-        made = b.input(shape, dtype).dequantize(scales=[scale], **PER_TENSOR)
-        return made.type_cast(dtype="bf16")
+    def given(shape, dtype, parameters=UNIT):
+        return b.input(shape, dtype).dequantize(**parameters).type_cast(dtype="bf16")
 
-    y = given((3, 6, 5), "s8") @ given((3, 5, 4), "s8") + given(shape, residual, 128.0)
+    scaled = scaled or {"scales": [128.0], **PER_TENSOR}
+    y = given((3, 6, 5), "s8") @ given((3, 5, 4), "s8") + given(shape, residual, scaled)
     b.output(y.type_cast(dtype="f32").quantize(dtype=result, scales=[256.0], **PER_TENSOR))
 
 
@@ -431,6 +432,12 @@ def int8_convolution(
     w = b.constant(integers(*weights))
     w = w.dequantize(scales=[2.0**-6], zps=[shift], qtype="per_tensor")
     b.output(getattr(x, op)(w, **lists, **attributes))
+
+
+@written
+def biased_product(b, source, weights):
+    y = b.input(source) @ b.input(weights)
+    b.output(y.bias_add(b.input((y.shape[1],)), data_format="NCX"))
 
 
 @written
@@ -1100,6 +1107,24 @@ ROWS = {
         where=(VNNI, BF16, before(BF16), F16, AMX),
         elsewhere=(AVX512, OLD, NEW),
     ),
+    "one_s8_channel_in_padded_rows": Row(
+        (
+            int8_convolution((2, 5, 9, 1), (3, 4, 1, 16), **_IN_ROWS),
+            int8_convolution((2, 5, 9, 3), (2, 3, 1, 48), groups=3, zero=3, **_IN_ROWS),
+        ),
+        (
+            int8_convolution((2, 5, 9, 1), (3, 4, 1, 16)),
+            int8_convolution((2, 5, 9, 1), (3, 4, 1, 16), dtype="u8", **_IN_ROWS),
+            int8_convolution((2, 5, 9, 1), (1, 4, 1, 16), **_IN_ROWS),
+            int8_convolution((2, 5, 9, 2), (3, 4, 2, 16), **_IN_ROWS),
+        ),
+        where=(before(VNNI), before(BF16)),
+        elsewhere=(VNNI, before(AVX512), OLD),
+    ),
+    "bias_of_columns": Row(
+        (biased_product((7, 3, 5, 2), (7, 3, 2, 3)), biased_product((4, 5, 2), (2, 5))),
+        (biased_product((7, 3, 5, 2), (7, 3, 2, 4)), biased_product((5, 2), (2, 5))),
+    ),
     "zero_point_of_weights": Row(
         (int8_convolution((1, 6, 7, 8), (3, 3, 1, 8), dtype="u8", shift=3, groups=8),),
         (
@@ -1129,8 +1154,13 @@ ROWS = {
         (
             int8_sum(r=by_channel(0, 0, 0, scale=16.0), y=_steps),
             int8_sum(r=by_channel(0, 0, 0, scale=16.0, axis=2), y=_steps, convolution=True),
+            narrow_sum("s8", "s8", scaled=by_channel(0, 0, 0, 0, scale=64.0, axis=2)),
         ),
-        (int8_sum(r=_steps, y=_steps), int8_sum(r=_steps, y=_steps, convolution=True)),
+        (
+            int8_sum(r=_steps, y=_steps),
+            int8_sum(r=_steps, y=_steps, convolution=True),
+            narrow_sum("s8", "s8"),
+        ),
     ),
     "scales_of_one_channel": Row(
         (_one_channel,),
