@@ -642,6 +642,124 @@ def refused(use: Callable[..., object], kind: str, *args: object, **kwargs) -> N
     wrong("OneDNNError", f"the_{kind.lower()}|{kind}", use, kind, *args, **kwargs)
 
 
+def shaped(kind: str, inputs: list, outputs: list, **attrs) -> None:
+    """Run an op on tensors of these shapes; None is an unknown one."""
+    given = [*inputs, *outputs]
+    lts = [
+        t if isinstance(t, LT) else LT(i, "f32") if t is None else lt(i, t)
+        for i, t in enumerate(given)
+    ]
+    run_op(op(kind, lts[: len(inputs)], lts[len(inputs) :], **attrs))
+
+
+PLAIN = {"use_affine": False, "keep_stats": False}
+STEPS = {"strides": [1, 1], "pads_begin": [0, 0], "pads_end": [0, 0]}
+CONV = {**STEPS, "dilations": [1, 1], "data_format": "NCX", "weights_format": "OIX"}
+POOL = {**STEPS, "kernel": [2, 2], "data_format": "NCX"}
+IMAGE = [(1, 2, 5, 5), (3, 2, 3, 3)]
+for says, kind, inputs, outputs, attrs in (
+    ("output 0.* must have the shape 4x8", "ReLU", [(4, 8)], [(4, 7)], {}),
+    (
+        "output 1.* must have the shape 4 ",
+        "LayerNorm", [(4, 32)], [(4, 32), (3,), (4,)], {"use_affine": False},
+    ),
+    (
+        "keep_stats is False, so it has one output, got 3",
+        "LayerNorm", [(4, 8)], [(4, 8), (4,), (4,)], PLAIN,
+    ),
+    (
+        "input 0.* must have at least 3 dims, got 2x4",
+        "GroupNorm", [(2, 4)], [(2, 4)], {**PLAIN, "groups": 2},
+    ),
+    (
+        "channels that 2 groups divide",
+        "GroupNorm", [(2, 5, 3)], [(2, 5, 3)], {**PLAIN, "groups": 2, "data_format": "NCX"},
+    ),
+    (
+        "at most 5 dims",
+        "Select", [lt(0, (2,) * 6, "boolean"), (2,) * 6, (2,) * 6], [(2,) * 6], {},
+    ),
+    (
+        "at most 5 dims",
+        "BatchNormInference", [(2,) * 6, *[(2,)] * 4], [(2,) * 6], {"epsilon": 0.1},
+    ),
+    (
+        r"input 3 \(mean\) must have 4 elements \(channels\)",
+        "BatchNormInference", [(2, 3, 4), (4,), (4,), (3,), (4,)], [(2, 3, 4)], {"epsilon": 0.1},
+    ),
+    (
+        "attribute strides must have no entry below 1, got .0, 1.",
+        "Convolution", IMAGE, [(1, 3, 3, 3)], {**CONV, "strides": [0, 1]},
+    ),
+    (
+        "attribute pads_end must have 2 entries, one for each spatial dim, it has 1",
+        "Convolution", IMAGE, [(1, 3, 3, 3)], {**CONV, "pads_end": [0]},
+    ),
+    ("output 0.* must have the shape 1x3x3x3", "Convolution", IMAGE, [(1, 3, 4, 3)], CONV),
+    (
+        "input 0.* must have 2 channels, as the weights say, it has 4",
+        "Convolution", [(1, 4, 5, 5), IMAGE[1]], [(1, 3, 3, 3)], CONV,
+    ),
+    (
+        "does not fit into the padded 2",
+        "Convolution", [(1, 2, 2, 2), IMAGE[1]], [(1, 3, 1, 1)], CONV,
+    ),
+    (
+        r"input 2 \(bias\) must have 3 elements \(output channels\)",
+        "Convolution", [*IMAGE, (2,)], [(1, 3, 3, 3)], CONV,
+    ),
+    # It would compile for minutes.
+    ("attribute pads_begin", "Convolution", IMAGE, [None], {**CONV, "pads_begin": [1 << 29, 0]}),
+    ("input 0.* must have rank 3", "MaxPool", [(5,)], [None], POOL),
+    ("output 0.* must have the shape 1x2x4x4", "MaxPool", [(1, 2, 5, 5)], [(1, 2, 5, 4)], POOL),
+    ("rank 1 to 12", "MatMul", [(), (3, 4)], [None], {}),
+    ("input 1.* must have dim 0 equal to 3", "MatMul", [(2, 3), (4, 5)], [None], {}),
+    ("output 0.* must have the shape 2x5", "MatMul", [(2, 3), (3, 5)], [(2, 6)], {}),
+    (
+        "input 1.* must have a shape that broadcasts with input 0 .src_0., 2x3",
+        "Add", [(2, 3), (4, 3)], [None], {},
+    ),
+    ("input 1.* must have dim 0 equal to 2", "Concat", [(2, 3), (4, 3)], [None], {"axis": 1}),
+    (
+        "has 7 elements, input 0, 2x3, has 6",
+        "StaticReshape", [(2, 3)], [None], {"shape": [7], "special_zero": False},
+    ),
+    (
+        "must name each axis of input 0, of rank 2, once",
+        "StaticTranspose", [(2, 3)], [None], {"order": [0, 0]},
+    ),
+    ("must be different axes of input 0, of rank 2", "ReduceSum", [(2, 3)], [None], {"axes": [2]}),
+    (
+        "attribute scales must have one entry for each of the 3 channels .axis 1 of 2x3., got 2",
+        "Quantize", [(2, 3)], [lt(9, (2, 3), "s8")],
+        {"qtype": "per_channel", "axis": 1, "scales": [1.0, 1.0]},
+    ),
+    (
+        "attribute qtype must be 'per_tensor' or 'per_channel', got 'per_group'",
+        "DynamicQuantize", [(2, 4), (2, 2)], [lt(9, (2, 4), "s8")], {"qtype": "per_group"},
+    ),
+    (
+        "input 0.* must have strides that keep its elements apart",
+        "ReLU", [LT(0, "f32", [4, 8], [0, 1])], [(4, 8)], {},
+    ),
+    *(
+        (
+            "output 0.* must have strides that keep its elements apart",
+            "ReLU", [(4, 8)], [LT(1, "f32", [4, 8], strides)], {},
+        )
+        for strides in ([0, 1], [7, 1])
+    ),
+    (
+        "an input needs a strided or opaque layout",
+        "Add", [LT(0, "f32", [], "any"), ()], [()], {},
+    ),
+    (
+        "rank 6 with strides that are not row-major makes oneDNN",
+        "Tanh", [LT(0, "f32", [2] * 6, [32, 16, 8, 4, 1, 2])], [(2,) * 6], {},
+    ),
+):  # fmt: skip
+    wrong("OneDNNError", f"the_{kind.lower()}.*{says}", shaped, kind, inputs, outputs, **attrs)
+bad_op("op feeds itself|own output", lambda: og.partition(op("ReLU", [lt(0)], [lt(0)]), "cpu"))
 for kind in ("Convolution", "ConvTranspose"):
     for attrs in (
         {"strides": [0, 1]},
@@ -665,7 +783,6 @@ for kind in ("Convolution", "ConvTranspose"):
         {"source": (4, 8)},
     ):
         refused(run_conv, kind, **attrs)
-refused(run_conv, "Convolution", weights=(4, 4, 30, 30))
 refused(run_conv, "ConvTranspose", output_padding=[0])
 bad_shape("output_padding", run_conv, "ConvTranspose", output_padding=[0] * 13)
 for kind in ("MaxPool", "AvgPool"):
@@ -683,10 +800,8 @@ for kind in ("MaxPool", "AvgPool"):
         refused(run_pool, kind, **attrs)
 bad_op("dilations", run_pool, "MaxPool", dilations=[0, 1])
 for first, second in (
-    ((), (8, 4)),
     ((4, 8), ()),
     ((), ()),
-    ((4, 8), (9, 4)),
     ((2, 4, 8), (3, 8, 4)),
 ):
     refused(run, "MatMul", lt(0, first), lt(1, second))
@@ -699,9 +814,8 @@ bad_shape(
     lambda attrs: og.ops.check("StaticReshape", [((4, 8), "f32")], attrs),
     {"shape": [2, -6], "special_zero": False},
 )
-for shape in ([5, 5], [-1, -1]):
-    refused(run, "StaticReshape", lt(0), shape=shape, special_zero=False)
-for order in ([0, 0], [0], [0, 7]):
+refused(run, "StaticReshape", lt(0), shape=[-1, -1], special_zero=False)
+for order in ([0], [0, 7]):
     refused(run, "StaticTranspose", lt(0), order=order)
 for kind, name in (
     ("AvgPoolBackward", "src_shape"),
@@ -710,7 +824,7 @@ for kind, name in (
 ):
     bad_op("needs the attributes strides", run, kind, lt(0), lt(1), **{name: [1] * 60})
 for kind, types in {"Quantize": ("f32", "s8"), "Dequantize": ("s8", "f32")}.items():
-    for scales, zps, axis in ((3, 3, 1), (80, 80, 1), (8, 8, 2), (8, 8, -(2**40)), (8, 3, 1)):
+    for scales, zps, axis in ((80, 80, 1), (8, 8, 2), (8, 8, -(2**40)), (8, 3, 1)):
         attrs = {"scales": [1.0] * scales, "zps": [0] * zps, "axis": axis, "qtype": "per_channel"}
         refused(run_quantized, kind, *types, **attrs)
 grouped = {"qtype": "per_group", "group_shape": [1, 0]}
@@ -727,15 +841,12 @@ for attrs in (
 channels = [lt(0, (1, 4, 8, 8)), *(lt(i, (3,)) for i in range(1, 5))]
 refused(run, "BatchNormInference", *channels, epsilon=1e-5, data_format="NCX")
 refused(run, "BiasAdd", lt(0), lt(1, (3,)), data_format="NXC")
-refused(run, "Add", lt(0), lt(1, (5,)))
 refused(run, "Concat", lt(0), lt(1), axis=9)
 refused(run, "Concat", lt(0), lt(1, (4, 9, 2)), axis=0)
 refused(run, "SoftMax", lt(0), axis=5)
 bad_shape("axis", run, "SoftMax", lt(0), axis=2**40)
-plain = {"use_affine": False, "keep_stats": False}
-bad_shape("begin_norm_axis", run, "LayerNorm", lt(0), begin_norm_axis=100, **plain)
+bad_shape("begin_norm_axis", run, "LayerNorm", lt(0), begin_norm_axis=100, **PLAIN)
 bad_shape("axes", run, "ReduceSum", lt(0), axes=[0] * 60)
-refused(run, "ReduceSum", lt(0), axes=[7])
 
 # -- partition and compile
 
