@@ -21,76 +21,22 @@ def case(kind, inputs, outputs, attrs=None, **more):
     return Case(0, [o], **more)
 
 
-WINDOW = {"strides": [1, 1], "pads_begin": [0, 0], "pads_end": [0, 0]}
-CONV = {**WINDOW, "dilations": [1, 1], "data_format": "NCX", "weights_format": "OIX"}
-POOL = {**WINDOW, "kernel": [2, 2], "data_format": "NCX"}
-
-
 @pytest.mark.parametrize(
     ("kind", "inputs", "output", "attrs"),
     [
-        ("MatMul", [(2, 3, 4), (4, 5)], (2, 3, 5), {}),
-        ("MatMul", [(4,), (4, 5)], (5,), {}),
-        ("MatMul", [(3, 2), (5, 3)], (2, 5), {"transpose_a": True, "transpose_b": True}),
-        ("Add", [(2, 1, 4), (3, 1)], (2, 3, 4), {}),
-        ("Concat", [(2, 3), (2, 4)], (2, 7), {"axis": -1}),
-        # As in C++, gamma and beta are not read.
-        ("LayerNorm", [(4, 8), (8,), (8,)], (4, 8), {"use_affine": False, "keep_stats": False}),
+        ("LayerNorm", [(4, 8), (8,), (8,)], (4, 8), {"keep_stats": False}),
         (
             "GroupNorm",
             [(2, 4, 3), (4,), (4,)],
             (2, 4, 3),
-            {"groups": 2, "use_affine": False, "keep_stats": False, "data_format": "NCX"},
+            {"groups": 2, "keep_stats": False, "data_format": "NCX"},
         ),
-        (
-            "LayerNormBackward",
-            [(4, 8), (4, 8), (4,), (4,), (8,), (8,)],
-            (4, 8),
-            {"use_affine": False},
-        ),
-        ("ReduceSum", [(2, 3, 4)], (2, 4), {"axes": [1]}),
-        ("ReduceSum", [(2, 3, 4)], (2, 1, 4), {"axes": [-2], "keep_dims": True}),
-        ("StaticReshape", [(2, 6)], (3, 4), {"shape": [3, -1], "special_zero": False}),
-        ("StaticTranspose", [(2, 3, 4)], (4, 2, 3), {"order": [2, 0, 1]}),
-        ("Convolution", [(1, 2, 7, 7), (4, 2, 3, 3)], (1, 4, 3, 3), {**CONV, "strides": [2, 2]}),
-        (
-            "Convolution",
-            [(1, 2, 7, 7), (4, 2, 3, 3)],
-            (1, 4, 4, 4),
-            {**CONV, "strides": [2, 2], "auto_pad": "SAME_UPPER"},
-        ),
-        (
-            "ConvTranspose",
-            [(1, 2, 4, 4), (2, 3, 3, 3)],
-            (1, 3, 9, 9),
-            {**CONV, "weights_format": "IOX", "strides": [2, 2]},
-        ),
-        (
-            "AvgPool",
-            [(1, 2, 6, 6)],
-            (1, 2, 3, 3),
-            {**POOL, "strides": [2, 2], "exclude_pad": False},
-        ),
-        (
-            "MaxPool",
-            [(1, 2, 5, 5)],
-            (1, 2, 3, 3),
-            {**POOL, "strides": [2, 2], "rounding_type": "ceil"},
-        ),
-        ("Interpolate", [(1, 4, 4, 2)], (1, 8, 8, 2), {"mode": "nearest", "scales": [2.0, 2.0]}),
+        ("LayerNormBackward", [(4, 8), (4, 8), (4,), (4,), (8,), (8,)], (4, 8), {}),
     ],
 )
-def test_the_shape_that_is_checked_is_the_one_that_onednn_infers(kind, inputs, output, attrs):
-    made = og.op(0, kind)
-    made.add_inputs([og.logical_tensor(i, "f32", d, "strided") for i, d in enumerate(inputs)])
-    made.add_output(og.logical_tensor(9, "f32", -1, "strided"))
-    for name, value in attrs.items():
-        made.set_attr(name, value)
-    part = og.partition(made, "cpu")
-    compiled = part.compile(part.get_input_ports(), part.get_output_ports(), og.engine("cpu", 0))
-    assert tuple(compiled.get_outputs()[0].get_dims()) == output
-    told = case(kind, inputs, [output], attrs)
-    assert run_case(told) == "executed 1"
+def test_gamma_and_beta_that_are_not_read_may_be_there(kind, inputs, output, attrs):
+    """As in C++."""
+    assert run_case(case(kind, inputs, [output], {**attrs, "use_affine": False})) == "executed 1"
 
 
 def test_a_wrong_shape_between_fused_ops_is_found_behind_unknown_ones():
