@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._decomp import get_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
 from torch._ops import OpOverload
@@ -35,6 +36,9 @@ aten = torch.ops.aten
 
 KEPT = tuple(op for op in LOWERINGS if getattr(op, "_can_decompose", bool)())
 """Ops that stay whole: torch would take them to pieces, of which oneDNN fuses fewer."""
+
+PARTS = (aten.glu, aten.pixel_shuffle, aten.pixel_unshuffle)
+"""Ops that torch takes to pieces that oneDNN has; whole, they would divide a region."""
 
 NORMS = (aten.batch_norm.default, aten.instance_norm.default)
 """Ops that change running statistics, their fourth argument, if their sixth says so."""
@@ -84,7 +88,9 @@ def captured(
     def stop(graph: fx.GraphModule, given: Sequence[Any]) -> Any:
         raise GradientsOn
 
-    backend = aot_autograd(fw_compiler=stop, inference_compiler=compile_graph, decompositions={})
+    backend = aot_autograd(
+        fw_compiler=stop, inference_compiler=compile_graph, decompositions=get_decompositions(PARTS)
+    )
     with whole():
         return backend(module, inputs)
 

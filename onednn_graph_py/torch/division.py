@@ -17,7 +17,7 @@ from ..frontends.regions import Part
 from ..model.building.builder import GraphBuilder
 from ..model.building.value import Value
 from .lowering import LOWERINGS, Lowering, NotLowered
-from .lowering.table import Unknown, dims_of, dtype_of, has_type, number_of
+from .lowering.table import Unknown, dims_of, dtype_of, has_type, hint, number_of
 
 PACKED_PRODUCTS = frozenset({"int8_linear", "int4_linear", "_weight_int4pack_mm_for_cpu"})
 PRODUCTS = PACKED_PRODUCTS | {"linear", "mm", "bmm", "matmul", "addmm", "baddbmm"}
@@ -289,11 +289,6 @@ def operations(node: fx.Node) -> float:
 def op_name(node: fx.Node) -> str:
     """Return the name of a call's op, without its overload."""
     return str(getattr(node.target, "_opname", getattr(node.target, "__name__", node.target)))
-
-
-def hint(size: Any) -> int:
-    """Return a size, as in the first call if it is unknown."""
-    return int(size) if isinstance(size, int) else int(size.node.hint or 1)
 
 
 def _count(tensor: torch.Tensor) -> int:

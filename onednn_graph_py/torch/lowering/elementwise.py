@@ -128,6 +128,11 @@ def _where(at: Lowering, condition: Value, x: Value, y: Value) -> Value:
     return chosen(at, condition, at.cast(x, dtype), at.cast(y, dtype))
 
 
+@lowers(aten.masked_fill.Scalar)
+def _masked_fill(at: Lowering, x: Value, mask: Value, number: float) -> Value:
+    return _where(at, mask, at.operand(number, at.dtype, x.ndim), x)
+
+
 @lowers(aten._to_copy.default)
 def _to(at: Lowering, x: Value, *rest: Any, **options: Any) -> Value:
     return at.cast(x, at.dtype)

@@ -13,7 +13,7 @@ from .table import Lowering, NotLowered, lowers
 
 aten = torch.ops.aten
 
-SAME_NUMBERS = (aten.view.default, aten.expand.default, aten.unsqueeze.default)
+SAME_NUMBERS = (aten.view.default, aten.expand.default, aten.unsqueeze.default, aten.triu.default)
 
 
 def _only_hides(at: Lowering, node: fx.Node) -> bool:
@@ -21,6 +21,8 @@ def _only_hides(at: Lowering, node: fx.Node) -> bool:
     known = at.known(node)
     if known is not None:
         return bool(((known == 0) | (known == -torch.inf)).all())
+    if node.target is aten.full.default:
+        return node.args[1] in (0, -torch.inf)
     if node.target in SAME_NUMBERS:
         return _only_hides(at, node.all_input_nodes[0])
     if node.target is aten.add.Tensor and not node.kwargs:

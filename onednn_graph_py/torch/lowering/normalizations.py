@@ -85,9 +85,12 @@ def _batch_norm(at: Lowering, x: Value, *more: Any) -> Value:
     if training or mean is None or variance is None:
         raise NotLowered("it computes the statistics of a batch")
     at.need_float(x)
-    if x.ndim == 2:
-        raise NotLowered("oneDNN's BatchNormInference needs spatial dims")
     [size] = mean.shape
+    if x.ndim == 2:  # oneDNN's BatchNormInference needs spatial dims
+        deviation = at.b.sqrt(at.cast(variance, "f32") + float(eps))
+        factor = at.b.divide(weights_or(at, weight, 1, size), deviation)
+        shift = weights_or(at, bias, 0, size) - at.cast(mean, "f32") * factor
+        return at.cast(at.cast(x, "f32") * factor + shift, at.dtype)
     return at.b.batch_norm_inference(
         x,
         weights_or(at, weight, 1, size),

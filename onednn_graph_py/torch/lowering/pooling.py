@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -93,6 +94,39 @@ _reduction("reduce_mean", aten.mean.dim, aten.mean.default)
 _reduction("reduce_sum", aten.sum.dim_IntList, aten.sum.default)
 _reduction("reduce_max", aten.amax.default)
 _reduction("reduce_min", aten.amin.default)
+
+
+@lowers(aten.linalg_vector_norm.default)
+def _norm(
+    at: Lowering, x: Value, ord: float, dim: Any, keepdim: bool, *, dtype: Any = None
+) -> Value:
+    if ord not in (1, 2):
+        raise NotLowered(f"oneDNN has no norm of {ord:g}")
+    return _reduced(at, "reduce_l1" if ord == 1 else "reduce_l2", x, dim, keepdim)
+
+
+@lowers(aten.var.correction)
+def _variance(
+    at: Lowering, x: Value, dim: Any, *, correction: float | None, keepdim: bool
+) -> Value:
+    shape = x.shape or ()
+    axes = [d % x.ndim for d in (range(x.ndim) if not dim and dim != 0 else each(dim, 1))]
+    count = math.prod(shape[a] for a in axes)
+    rest = count - (1 if correction is None else correction)
+    if any(shape[a] == -1 for a in axes) or rest <= 0:
+        raise NotLowered("the number of elements is unknown, or too small")
+    at.need_float(x)
+    wide = at.cast(x, "f32")
+    apart = wide - reduced(at, "reduce_mean", wide, axes, True)
+    made = reduced(at, "reduce_sum", apart * apart, axes, keepdim) * (1 / rest)
+    return at.cast(made, at.dtype)
+
+
+@lowers(aten.std.correction)
+def _deviation(at: Lowering, x: Value, dim: Any, **options: Any) -> Value:
+    return at.b.sqrt(_variance(at, x, dim, **options))
+
+
 _reduction("reduce_prod", aten.prod.default, aten.prod.dim_int)
 
 
@@ -100,7 +134,9 @@ def _resized(at: Lowering, x: Value, mode: str, scales: Sequence[float] | None) 
     at.need_float(x)
     before, after = (x.shape or ())[2:], at.dims[2:]
     if -1 in (*before, *after):
-        raise NotLowered("sizes are unknown")
+        if scales is None or any(s % 1 for s in scales):
+            raise NotLowered("sizes are unknown")
+        return at.b.interpolate(x, mode=mode, scales=[*scales], data_format="NCX")
     factors = [o / n for n, o in zip(before, after, strict=True)]
     if scales is not None and [*scales] != factors:
         raise NotLowered("the factors are not those of the sizes")

@@ -21,7 +21,7 @@ def _linear(at: Lowering, x: Value, weight: Value, bias: Value | None) -> Value:
     return _product(at, x, weight, bias, transpose_b=True)
 
 
-@lowers(aten.mm.default, aten.bmm.default, aten.matmul.default)
+@lowers(aten.mm.default, aten.mv.default, aten.bmm.default, aten.matmul.default)
 def _matmul(at: Lowering, x: Value, y: Value) -> Value:
     return _product(at, x, y)
 
@@ -49,8 +49,12 @@ def _product(
     at: Lowering, x: Value, y: Value, bias: Value | None = None, *, transpose_b: bool = False
 ) -> Value:
     at.need_float(x, y)
-    if x.ndim < 2 or y.ndim < 2:
-        raise NotLowered("oneDNN's MatMul takes no vectors")
+    if y.ndim == 1:
+        if transpose_b:
+            raise NotLowered("the weight is a vector")
+        return _product(at, x, y[:, None]).squeeze(-1)
+    if x.ndim == 1:
+        return _product(at, x[None], y, bias, transpose_b=transpose_b).squeeze(-2)
     return at.b.matmul(x, y, bias, transpose_b=transpose_b)
 
 
@@ -70,6 +74,8 @@ def _conv(
     groups: int,
 ) -> Value:
     spatial = weight.ndim - 2
+    if x.ndim == spatial + 1:  # there is no batch
+        return _conv(at, x[None], weight, bias, stride, padding, dilation, groups).squeeze(0)
     if padding == "same":
         kernel = (weight.shape or ())[2:]
         sums = [d * (k - 1) for d, k in zip(each(dilation, spatial), kernel, strict=True)]
@@ -109,6 +115,9 @@ def _conv_transpose(
     groups: int,
     dilation: Any,
 ) -> Value:
+    if x.ndim == weight.ndim - 1:  # there is no batch
+        x, *more = x[None], weight, bias, stride, padding, output_padding, groups, dilation
+        return _conv_transpose(at, x, *more).squeeze(0)
     pads, further = (each(given, weight.ndim - 2) for given in (padding, output_padding))
     windows = _windows(x, weight, stride, pads, pads, dilation)
     return conv_transpose(at, x, weight, bias, windows, further, groups)

@@ -10,7 +10,7 @@ import torch
 
 from ...frontends.recipes import expanded, transposed
 from ...model.building.value import Value
-from .table import Lowering, NotLowered, dims_of, lowers
+from .table import Lowering, NotLowered, dims_of, each, lowers
 
 aten = torch.ops.aten
 
@@ -131,6 +131,20 @@ def _cat(at: Lowering, tensors: Sequence[Value], dim: int) -> Value:
 def _stack(at: Lowering, tensors: Sequence[Value], dim: int) -> Value:
     before = (slice(None),) * (dim % len(at.dims))
     return _cat(at, [t[(*before, None)] for t in tensors], dim)
+
+
+@lowers(aten.roll.default)
+def _roll(at: Lowering, x: Value, shifts: Any, dims: Any) -> Value:
+    if not dims:
+        raise NotLowered("it rolls all elements")
+    for shift, dim in zip(each(shifts, 1), each(dims, 1), strict=True):
+        before = (slice(None),) * (dim % x.ndim)
+        if (x.shape or ())[dim] != -1:
+            shift %= (x.shape or ())[dim]
+        if shift:
+            last, first = x[(*before, slice(-shift, None))], x[(*before, slice(-shift))]
+            x = _cat(at, [last, first], dim)
+    return x
 
 
 @lowers(operator.getitem)

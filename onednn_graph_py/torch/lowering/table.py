@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -25,6 +26,7 @@ __all__ = [
     "dtype_of",
     "each",
     "has_type",
+    "hint",
     "lowers",
     "need_batch",
     "number_of",
@@ -63,6 +65,11 @@ class Unknown:
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _refuse
     __neg__ = __abs__ = __getitem__ = _refuse
     __hash__ = None  # type: ignore[assignment]
+
+
+def hint(size: Any) -> int:
+    """Return a size, as in the first call if it is unknown."""
+    return int(size) if isinstance(size, int) else int(size.node.hint or 1)
 
 
 def dims_of(tensor: torch.Tensor) -> tuple[int, ...]:
@@ -197,11 +204,52 @@ class Lowering(Place):
                 shape.append(0)  # the dim of the source
             else:
                 shape.append(-1)
-        if shape.count(-1) > 1:
-            raise NotLowered("more than one dim of the new shape is unknown")
         if 0 in sizes or 0 in given:
             raise NotLowered("the tensor has no elements")
+        if shape.count(-1) > 1:
+            return self._reshaped_in_steps(x, given, sizes)
         return self.b.static_reshape(x, shape=shape, special_zero=True)
+
+    def _reshaped_in_steps(self, x: Value, given: list[Any], sizes: list[Any]) -> Value:
+        """Give each group of dims, whose sizes make the same product, another shape by itself."""
+        done = 0
+        for before, after in _groups(given, sizes):
+            wanted = [n if isinstance(n, int) else -1 for n in after]
+            if [*map(_text, before)] != [*map(_text, after)]:
+                if wanted.count(-1) > 1:
+                    raise NotLowered("more than one dim of the new shape is unknown")
+                # Ones behind the group, so that the dims behind it stay where they are.
+                ones = len(after) - len(before)
+                x = x[(*(slice(None),) * (done + len(before)), *(None,) * ones)]
+                behind = x.ndim - done - max(len(before), len(after))
+                shape = [*(0,) * done, *wanted, *(1,) * -ones, *(0,) * behind]
+                x = self.b.static_reshape(x, shape=shape, special_zero=True)
+                if ones < 0:
+                    x = x.squeeze([*range(done + len(after), done + len(before))])
+            done += len(after)
+        return x
+
+
+def _groups(before: list[Any], after: list[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
+    """Yield runs of sizes that make the same product, as few at a time as can be told.
+
+    - raises `NotLowered`: whether products are the same only a call tells
+    """
+    i = j = 0
+    while i < len(before) or j < len(after):
+        to, until = i + 1, j + 1
+        while _product(before[i:to]) != _product(after[j:until]):
+            # What the sizes were in the first call tells which side has too few.
+            less = math.prod(map(hint, before[i:to])) - math.prod(map(hint, after[j:until]))
+            to, until = to + (less < 0), until + (less > 0)
+            if not less or to > len(before) or until > len(after):
+                raise NotLowered("more than one dim of the new shape is unknown")
+        yield before[i:to], after[j:until]
+        i, j = to, until
+
+
+def _product(sizes: Iterable[Any]) -> Any:
+    return math.prod(n if isinstance(n, int) else n.node.expr for n in sizes)
 
 
 def _text(size: Any) -> str:
