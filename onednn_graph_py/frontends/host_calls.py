@@ -83,6 +83,27 @@ def _vector_norm(x: Array, ord: Any = 2, dim: Any = None, keepdim: bool = False)
     return np.asarray(np.sum(size**ord, axes, keepdims=keepdim) ** (1 / ord))
 
 
+def _upsampled(x: Array, size: Any, align: bool | None, *scales: Any) -> Array:
+    """Resize the dims behind the channels, linearly; to the nearest element if `align` is None."""
+    factors = scales[0] if scales and isinstance(scales[0], tuple) else scales
+    for i, n in enumerate(x.shape[2:]):
+        factor = factors[i] if any(factors) else None
+        count = int(n * factor) if size is None else size[i]
+        step = np.float32(1 / factor if factor else n / count)
+        at = np.arange(count, dtype=np.float32)
+        half = np.float32(0.0 if align is None else 0.5)
+        even = at * np.float32((n - 1) / max(count - 1, 1))
+        at = even if align else np.maximum((at + half) * step - half, 0)
+        low = np.minimum(at.astype(np.int64), n - 1)
+        if align is None:
+            x = x.take(low, i + 2)
+            continue
+        part = (at - low).reshape(-1, *(1,) * (x.ndim - i - 3))
+        high = x.take(np.minimum(low + 1, n - 1), i + 2)
+        x = x.take(low, i + 2) * (1 - part) + high * part
+    return x
+
+
 _ALIKE = """
 abs arange bitwise_and bitwise_not bitwise_or cos exp flip full full_like isnan log logical_and
 logical_not logical_or maximum minimum ones ones_like remainder sin tril triu where zeros zeros_like
@@ -137,6 +158,8 @@ HOST: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in _ALIK
     "div": _quotient,
     "repeat": np.tile,
     "sum": _over(np.sum),
+    "upsample_nearest2d": lambda x, size, *scales: _upsampled(x, size, None, *scales),
+    "upsample_bilinear2d": _upsampled,
 }
 """The function of each op, by the name before the overload's."""
 

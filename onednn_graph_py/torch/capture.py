@@ -37,7 +37,7 @@ aten = torch.ops.aten
 KEPT = tuple(op for op in LOWERINGS if getattr(op, "_can_decompose", bool)())
 """Ops that stay whole: torch would take them to pieces, of which oneDNN fuses fewer."""
 
-PARTS = (aten.glu, aten.pixel_shuffle, aten.pixel_unshuffle)
+PARTS = (aten.addcdiv, aten.addcmul, aten.glu, aten.pixel_shuffle, aten.pixel_unshuffle)
 """Ops that torch takes to pieces that oneDNN has; whole, they would divide a region."""
 
 NORMS = (aten.batch_norm.default, aten.instance_norm.default)

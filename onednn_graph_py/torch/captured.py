@@ -48,7 +48,7 @@ class Program:
         name: str,
     ) -> None:
         constants = folded(graph, weights)
-        self.division = divided(graph, constants, options.min_ops)
+        self.division = divided(graph, constants, options)
         self.regions: list[Region] = []
         root = torch.nn.Module()
         for target, inner in modules.items():

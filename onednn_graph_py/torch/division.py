@@ -18,6 +18,7 @@ from ..model.building.builder import GraphBuilder
 from ..model.building.value import Value
 from .lowering import LOWERINGS, Lowering, NotLowered
 from .lowering.table import Unknown, dims_of, dtype_of, has_type, hint, number_of
+from .options import Options
 
 PACKED_PRODUCTS = frozenset({"int8_linear", "int4_linear", "_weight_int4pack_mm_for_cpu"})
 PRODUCTS = PACKED_PRODUCTS | {"linear", "mm", "bmm", "matmul", "addmm", "baddbmm"}
@@ -26,19 +27,27 @@ CONVOLUTIONS = ("conv1d", "conv2d", "conv3d", "conv_transpose", "convolution", "
 WORTH_BEGINNINGS = (*CONVOLUTIONS, "scaled_dot_product", "quantize_per", "dequantize_per")
 """Names, and beginnings of names, of ops that are worth a region of their own."""
 
+LOSES_NAN = {
+    *("amax", "amin", "clamp", "clamp_max", "clamp_min", "exp", "hardsigmoid", "hardtanh"),
+    *("max_pool1d", "max_pool2d", "max_pool3d", "maximum", "minimum", "relu", "relu6"),
+    "_transformer_encoder_layer_fwd",
+}
+
 
 def divided(
-    graph: fx.Graph, constants: Mapping[fx.Node, torch.Tensor], min_ops: int
+    graph: fx.Graph, constants: Mapping[fx.Node, torch.Tensor], options: Options
 ) -> Division[fx.Node]:
     """Divide a graph.
 
     - `constants`: weights, and what torch computed of them
-    - `min_ops`: see `Options`
     """
     calls = [n for n in graph.nodes if n.op == "call_function" and n not in constants]
     # The results of a call with several are taken apart where they are made.
     calls = [n for n in calls if not is_size(n) and n.target is not operator.getitem]
     reasons = {node: why for node in calls if (why := reason(node, constants))}
+    if options.nan == "torch":
+        lost = [n for n in calls if op_name(n) in LOSES_NAN]
+        reasons.update(dict.fromkeys(lost, "oneDNN may make a number of NaN"))
     among = set(calls)
 
     def reads(node: fx.Node) -> list[fx.Node]:
@@ -52,7 +61,7 @@ def divided(
         return (
             not WORTH.isdisjoint(names)
             or any(name.startswith(WORTH_BEGINNINGS) for name in names)
-            or sum(not moves(n) for n in nodes) >= min_ops
+            or sum(not moves(n) for n in nodes) >= options.min_ops
         )
 
     made = Division.of(calls, reads, reasons, worth)

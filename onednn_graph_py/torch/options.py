@@ -12,6 +12,7 @@ from ..model.planning.options import Check, KnownDefects, Tune
 
 Fallback = Literal["eager", "error"]
 Activations = Literal["exact", "int8"]
+Nan = Literal["onednn", "torch"]
 
 __all__ = ["Activations", "Options"]
 
@@ -38,6 +39,9 @@ class Options(options.Options):
     activations : str
         ``int8`` rounds what products by weights of 8 and 4 bits read, each token by its largest
         number; ``exact`` only where the module says so.
+    nan : str
+        ``torch`` leaves to torch what makes numbers of NaN in oneDNN, such as ReLU; ``onednn``
+        lets oneDNN fuse it.
     check : str, optional
         ``verify`` compares each partition once with the reference.
     known_defects : str
@@ -56,6 +60,7 @@ class Options(options.Options):
     threads: int | None = None
     fpmath_mode: FpmathMode = "strict"
     activations: Activations = "exact"
+    nan: Nan = "onednn"
     check: Check = None
     known_defects: KnownDefects = "avoid"
     tune: Tune = "quick"

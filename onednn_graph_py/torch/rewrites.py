@@ -73,8 +73,6 @@ def _repeated_heads(node: fx.Node) -> None:
 def _before_repetition(node: Any) -> Any:
     """Return (batch, heads, ...) of which each head is repeated in the node, or None."""
     made = node
-    if not is_call(made, aten._unsafe_view.default, aten.view.default):
-        return None
     while is_call(made, aten._unsafe_view.default, aten.view.default, aten.clone.default):
         made = made.args[0]
     if not is_call(made, aten.expand.default):
@@ -87,6 +85,5 @@ def _before_repetition(node: Any) -> Any:
     wide = made.meta["val"].shape
     if len(before) != 4 or len(after) != 4 or len(wide) != 5:
         return None
-    same = [wide[0] == before[0], wide[1] == before[1], wide[3] == before[2], wide[4] == before[3]]
-    flat = [after[0] == before[0], after[2] == before[2], after[3] == before[3]]
-    return source if all(map(bool, (*same, *flat))) else None
+    same = [*wide[:2], *wide[3:], after[0], *after[2:]] == [*before, before[0], *before[2:]]
+    return source if same else None

@@ -50,7 +50,7 @@ CASES = {
     "index": lambda i, x: x[i[0] % 2],
     "index_select": lambda i, x: x.index_select(1, i[1, 2] % 3),
     "gather": lambda i, x: x.gather(0, i[:, :2] % 2),
-    "masked_fill": lambda i, x: x.masked_fill(i > 3, -1.5),
+    "masked_fill": lambda i, x: i.masked_fill(i > 3, -2),
     "embedding": lambda i, x: torch.nn.functional.embedding(i, TABLE),
     "cat": lambda i, x: torch.cat([i, i * 2, i.new_empty(0)], 1),
     "argmax": lambda i, x: x.argmax(1),
@@ -88,6 +88,10 @@ CASES = {
     "sum": lambda i, x: i.sum(1),
     "triu": lambda i, x: i.triu(1),
     "tril": lambda i, x: i.tril(-1),
+    "upsample_nearest2d": lambda i, x: F.interpolate(x[None, None], size=(5, 8)),
+    "upsample_bilinear2d": lambda i, x: F.interpolate(
+        x[None, None], size=(5, 4), mode="bilinear", align_corners=True
+    ),
 }
 """A call of each function, of integers (2, 6) from 0 to 7 and numbers with a 0 among them."""
 
@@ -165,6 +169,15 @@ def test_padding_modes(mode):
     x = torch.arange(24.0).reshape(1, 2, 3, 4)
     got = front.export(function, (x,))(x.numpy())
     torch.testing.assert_close(torch.from_numpy(got), function(x))
+
+
+@pytest.mark.parametrize("factors", [(1.3, 0.6), (2.7, 1.0), (0.45, 3.3)])
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_factors_that_are_not_whole(mode, factors):
+    function = Calls(lambda x: F.interpolate(x, scale_factor=factors, mode=mode))
+    x = torch.arange(210.0).reshape(1, 2, 7, 15)
+    got = front.export(function, (x,))(x.numpy())
+    torch.testing.assert_close(torch.from_numpy(got), function(x), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("order", [0, 0.5, 1, 2, torch.inf, -torch.inf])

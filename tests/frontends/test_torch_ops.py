@@ -78,9 +78,6 @@ OPS = {
     "maximum": "maximum.default",
     "minimum": "minimum.default",
     "where": "where.self",
-    "addcmul": "addcmul.default",
-    "addcdiv": "addcdiv.default",
-    "lerp": "lerp.Scalar",
     "nn.functional.linear": "linear.default",
     "matmul": "matmul.default",
     "mm": "mm.default",
@@ -122,6 +119,7 @@ OPS = {
     "mv": "mv.default",
     "amax": "amax.default",
     "amin": "amin.default",
+    "lerp": "lerp.Scalar",
     "cat": "cat.default",
     "stack": "stack.default",
     "view": "view.default",
@@ -525,8 +523,6 @@ OF_TWO = {
     "minimum": torch.minimum,
     "where": lambda x, y: torch.where(torch.arange(len(x)) % 2 == 0, x, y),
     "lerp": lambda x, y: torch.lerp(x, y, 0.25),
-    "addcdiv": lambda x, y: torch.addcdiv(x, x, y, value=2),
-    "addcmul": lambda x, y: torch.addcmul(x, x, y, value=2),
 }
 
 
@@ -538,7 +534,7 @@ LOSES_NAN = {
 # fmt: on
 """What may make a number of NaN in oneDNN, as the guide says."""
 
-FINITE = {"addcdiv", "addcmul", "gelu_tanh", "hardswish", "log_softmax", "safe_softmax", "softmax"}
+FINITE = {"gelu_tanh", "hardswish", "log_softmax", "safe_softmax", "softmax"}
 """What oneDNN computes in another way of infinities and numbers that overflow, too."""
 
 
@@ -559,6 +555,27 @@ def test_nan_and_infinity(name, dtype):
         pairs = torch.tensor([*itertools.product(special, special)], dtype=dtype)
         same(OF_TWO[name], [pairs[:, 0].contiguous(), pairs[:, 1].contiguous()], outcome, set())
     assert outcome.in_onednn or outcome.left, name
+
+
+@pytest.mark.parametrize("name", sorted(LOSES_NAN))
+def test_nan_stays_if_asked_for(name):
+    """NaN behind a product, with which oneDNN fuses what follows."""
+    torch._dynamo.reset()
+    weight = numbers(5, 5)
+    bad = torch.ones(3, 5).index_put((torch.tensor(1), torch.tensor(2)), torch.tensor(NAN))
+
+    def function(x):
+        y = (x @ weight).flatten() * 0.1
+        return OF_ONE[name](y) if name in OF_ONE else OF_TWO[name](y, torch.full_like(y, 0.5))
+
+    backend = onednn_graph_py.torch.backend
+    run = torch.compile(function, backend=backend, options={"nan": "torch"})
+    with torch.no_grad():
+        for x in (bad, bad.flip(0)):
+            assert function(x).isnan().any()
+            torch.testing.assert_close(run(x), function(x), equal_nan=True)
+    (graph,) = onednn_graph_py.torch.report(function).graphs
+    assert graph.regions
 
 
 def compiled(function, tensors, dynamic):
@@ -611,6 +628,8 @@ ONCE_DIVIDED = {
     "batch_norm": lambda x: F.batch_norm(x, numbers(24) + 1, numbers(24) ** 2, None, numbers(24)),
     "roll": lambda x: x.roll((5, -1), (1, 0)) * 2,
     "glu": lambda x: F.glu(x.view(-1, 4, 6), 1),
+    "addcmul": lambda x: torch.addcmul(x, x.sum(), x[:, :1].sum(1, keepdim=True), value=0.5),
+    "addcdiv": lambda x: torch.addcdiv(x, x.abs().amax(), x.exp(), value=-2),
     "pixel_shuffle": lambda x: F.pixel_shuffle(x[:, None, :, None] * numbers(4, 1, 6), 2) + 1,
     "pixel_unshuffle": lambda x: F.pixel_unshuffle(x[:, :1, None, None] * numbers(1, 4, 6), 2) + 1,
     "upsample": lambda x: F.interpolate(

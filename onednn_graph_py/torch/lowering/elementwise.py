@@ -94,24 +94,6 @@ _binary((aten.maximum.default,), "maximum")
 _binary((aten.minimum.default,), "minimum")
 
 
-@lowers(aten.addcmul.default)
-def _addcmul(at: Lowering, x: Value, y: Value, z: Value, *, value: float) -> Value:
-    at.need_float(x, y, z)
-    return _shifted(at, x, y * z, value)
-
-
-@lowers(aten.addcdiv.default)
-def _addcdiv(at: Lowering, x: Value, y: Value, z: Value, *, value: float) -> Value:
-    at.need_float(x, y, z)
-    return _shifted(at, x, at.b.divide(y, z), value)
-
-
-def _shifted(at: Lowering, x: Value, shift: Value, value: float) -> Value:
-    if set(shift.shape or ()) <= {1}:
-        raise NotLowered("oneDNN reads out of bounds if it widens a scalar that it computed")
-    return x + at.times(shift, value)
-
-
 @lowers(aten.lerp.Scalar)
 def _lerp(at: Lowering, x: Value, y: Value, weight: float) -> Value:
     at.need_float(x, y)

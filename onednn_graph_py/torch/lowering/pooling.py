@@ -105,7 +105,7 @@ def _norm(
     return _reduced(at, "reduce_l1" if ord == 1 else "reduce_l2", x, dim, keepdim)
 
 
-@lowers(aten.var.correction)
+@lowers(aten.var.correction, aten.std.correction)
 def _variance(
     at: Lowering, x: Value, dim: Any, *, correction: float | None, keepdim: bool
 ) -> Value:
@@ -119,12 +119,7 @@ def _variance(
     wide = at.cast(x, "f32")
     apart = wide - reduced(at, "reduce_mean", wide, axes, True)
     made = reduced(at, "reduce_sum", apart * apart, axes, keepdim) * (1 / rest)
-    return at.cast(made, at.dtype)
-
-
-@lowers(aten.std.correction)
-def _deviation(at: Lowering, x: Value, dim: Any, **options: Any) -> Value:
-    return at.b.sqrt(_variance(at, x, dim, **options))
+    return at.cast(made if at.node.target is aten.var.correction else at.b.sqrt(made), at.dtype)
 
 
 _reduction("reduce_prod", aten.prod.default, aten.prod.dim_int)

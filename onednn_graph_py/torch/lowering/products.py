@@ -11,7 +11,7 @@ import torch
 from ...blocks.attention import sdpa
 from ...frontends.windows import Windows, conv_transpose, convolution
 from ...model.building.value import Value
-from .table import Lowering, NotLowered, each, lowers, need_batch
+from .table import Lowering, NotLowered, each, lowers
 
 aten = torch.ops.aten
 
@@ -90,7 +90,6 @@ def _windows(
     x: Value, weight: Value, stride: Any, begin: Sequence[int], end: Sequence[int], dilation: Any
 ) -> Windows:
     spatial = weight.ndim - 2
-    need_batch(x, spatial)
     kernel = (weight.shape or ())[2:]
     return Windows(kernel, each(stride, spatial), each(dilation, spatial), begin, end)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -211,41 +211,29 @@ class Lowering(Place):
         return self.b.static_reshape(x, shape=shape, special_zero=True)
 
     def _reshaped_in_steps(self, x: Value, given: list[Any], sizes: list[Any]) -> Value:
-        """Give each group of dims, whose sizes make the same product, another shape by itself."""
-        done = 0
-        for before, after in _groups(given, sizes):
-            wanted = [n if isinstance(n, int) else -1 for n in after]
-            if [*map(_text, before)] != [*map(_text, after)]:
+        """Give each run of dims another shape by itself: as few as make the same product."""
+        i = j = 0
+        while i < len(given) or j < len(sizes):
+            to, until = i + 1, j + 1
+            while _product(given[i:to]) != _product(sizes[j:until]):
+                # What the sizes were in the first call tells which side has too few.
+                less = math.prod(map(hint, given[i:to])) - math.prod(map(hint, sizes[j:until]))
+                to, until = to + (less < 0), until + (less > 0)
+                if not less or to > len(given) or until > len(sizes):
+                    raise NotLowered("more than one dim of the new shape is unknown")
+            before, wanted = given[i:to], [n if isinstance(n, int) else -1 for n in sizes[j:until]]
+            if [*map(_text, before)] != [*map(_text, sizes[j:until])]:
                 if wanted.count(-1) > 1:
                     raise NotLowered("more than one dim of the new shape is unknown")
-                # Ones behind the group, so that the dims behind it stay where they are.
-                ones = len(after) - len(before)
-                x = x[(*(slice(None),) * (done + len(before)), *(None,) * ones)]
-                behind = x.ndim - done - max(len(before), len(after))
-                shape = [*(0,) * done, *wanted, *(1,) * -ones, *(0,) * behind]
+                # Ones behind the run, so that the dims behind it stay where they are.
+                ones = len(wanted) - len(before)
+                x = x[(*(slice(None),) * (j + len(before)), *(None,) * ones)]
+                behind = x.ndim - j - max(len(before), len(wanted))
+                shape = [*(0,) * j, *wanted, *(1,) * -ones, *(0,) * behind]
                 x = self.b.static_reshape(x, shape=shape, special_zero=True)
-                if ones < 0:
-                    x = x.squeeze([*range(done + len(after), done + len(before))])
-            done += len(after)
+                x = x.squeeze([*range(until, until - ones)]) if ones < 0 else x
+            i, j = to, until
         return x
-
-
-def _groups(before: list[Any], after: list[Any]) -> Iterator[tuple[list[Any], list[Any]]]:
-    """Yield runs of sizes that make the same product, as few at a time as can be told.
-
-    - raises `NotLowered`: whether products are the same only a call tells
-    """
-    i = j = 0
-    while i < len(before) or j < len(after):
-        to, until = i + 1, j + 1
-        while _product(before[i:to]) != _product(after[j:until]):
-            # What the sizes were in the first call tells which side has too few.
-            less = math.prod(map(hint, before[i:to])) - math.prod(map(hint, after[j:until]))
-            to, until = to + (less < 0), until + (less > 0)
-            if not less or to > len(before) or until > len(after):
-                raise NotLowered("more than one dim of the new shape is unknown")
-        yield before[i:to], after[j:until]
-        i, j = to, until
 
 
 def _product(sizes: Iterable[Any]) -> Any:
