@@ -390,13 +390,12 @@ def _restored(model: bytes, weights: dict[str, Any], options: Options, name: str
 
 
 def from_file(
-    header: Mapping[str, Any], constants: Iterable[tuple[npt.NDArray[Any], str, str]]
+    header: Mapping[str, Any], constants: Iterable[tuple[npt.NDArray[Any], str, str]], sizes: Any
 ) -> Callable[[], OnnxModel]:
     """Return what compiles a model of a file that `OnnxModel.save` wrote for its sizes."""
     weights = {name: array for array, _, name in constants}
     model = packing.put_into(loaded(weights.pop("").tobytes()), weights)
     made = OnnxModel(model, Options(**header["options"]), str(header["onnx"]))
-    sizes = [tuple(map(tuple, shapes)) for shapes in header["sizes"]]
 
     def compiled() -> OnnxModel:
         for shapes in sizes:
@@ -498,23 +497,10 @@ def load(
     >>> model(np.float32([[-1, 2]]))
     array([[0., 2.]], dtype=float32)
     """
+    given = {k: v for k, v in locals().items() if k not in ("source", "unknown")}
     Options.refuse(unknown)
-    chosen = Options(
-        fallback,
-        islands,
-        requantize,
-        dynamic_quantization,
-        activations,
-        max_shapes,
-        threads,
-        fpmath_mode,
-        known_defects,
-        tune,
-        folding_bytes,
-        folding_work,
-    )
     try:
-        return OnnxModel(loaded(source), chosen, described(source))
+        return OnnxModel(loaded(source), Options(**given), described(source))
     except OneDNNError:
         raise
     except MemoryError as e:

@@ -262,11 +262,13 @@ def load_model(path: str) -> Any:
         header, memory = _read(path)
         constants = _constants(header, memory)
         measured = paces_of(header["measured"])
+        sizes = [tuple(map(tuple, shapes)) for shapes in header["sizes"]]
         if "onnx" in header:
             front_end = import_module(f"{__name__.partition('.')[0]}.onnx.model")
-            compiled = front_end.from_file(header, constants)
+            compiled = front_end.from_file(header, constants, sizes)
         else:
-            compiled = _from_file(header, constants)
+            builder, options = _built(header["graph"], constants), dict(header["options"])
+            compiled = partial(restored, builder, options, header["device"], None, sizes)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as e:
         raise GraphFormatError(f"no file of a model: {told(e)}") from None
     if header["facts"] == facts():
@@ -278,23 +280,6 @@ def load_model(path: str) -> Any:
             stacklevel=3,
         )
     return compiled()
-
-
-def _from_file(
-    header: Mapping[str, Any], constants: Iterator[tuple[npt.NDArray[Any], str, str]]
-) -> Callable[[], CompiledGraph]:
-    """Return what compiles a graph for its sizes."""
-    builder = _built(header["graph"], constants)
-    sizes = [tuple(map(tuple, shapes)) for shapes in header["sizes"]]
-    options, device = dict(header["options"]), header["device"]
-
-    def compiled() -> CompiledGraph:
-        model = restored(builder, options, device)
-        for shapes in sizes:
-            model.specialization(shapes)
-        return model
-
-    return compiled
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], memoryview]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from inspect import getdoc, signature
 from typing import Any, NamedTuple, SupportsIndex
@@ -834,16 +834,21 @@ def restored(
     options: Mapping[str, Any],
     device: str | None = None,
     measured: Paces | None = None,
+    sizes: Iterable[tuple[tuple[int, ...], ...]] = (),
 ) -> CompiledGraph:
     """Compile a model again, on a queue of a SYCL device if it had one; see `CompiledGraph.state`.
 
     - `measured`: what decided between forms, so that the plan is the same
+    - `sizes`: shapes of the inputs for which it is compiled
     """
     remember(measured or {})
-    if device is None:
-        return CompiledGraph(builder, **options)
-    dpctl = _dpctl.load("a model on a SYCL queue")
-    return CompiledGraph(builder, **options, queue=dpctl.SyclQueue(device))
+    queue = None
+    if device is not None:
+        queue = _dpctl.load("a model on a SYCL queue").SyclQueue(device)
+    model = CompiledGraph(builder, **options, queue=queue)
+    for shapes in sizes:
+        model.specialization(shapes)
+    return model
 
 
 def assert_fused(model: CompiledGraph, partitions: int = 1, *shapes: Sequence[int]) -> None:

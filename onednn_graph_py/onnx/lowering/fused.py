@@ -13,13 +13,12 @@ from ...blocks.attention import sdpa
 from ...blocks.embedding import embedding
 from ...blocks.normalization import rms_norm
 from ...frontends.recipes import clamp, gelu
+from ...model.building.host_functions import Extent, HostFunction, host_step
 from ...model.building.value import Value
-from ..tensors import Shape
 from .attention import by_head, joined_heads, rotary
 from .products import conv, gemm
 from .table import Call, NotLowered, lowers
 
-Array = npt.NDArray[Any]
 DOMAIN = "com.microsoft"
 
 
@@ -84,25 +83,17 @@ def _rotary(call: Call) -> Value:
     if call.attribute("is_packed_batching", 0) or call.attribute("scale", 1.0) != 1.0:
         raise NotLowered("it has a scale, or batches without padding")
     places = call.value(1)
-    if places.ndim == 1:
-        places = _counted(call, -2, places)
+    if places.ndim == 1:  # the place of the first token
+        places = host_step("add", (_counted(call, -2), places), {})[None]
     return rotary(call, [embedding(places, call.value(i)) for i in (2, 3)])
 
 
-def _counted(call: Call, axis: int, *first: Value) -> Value:
-    """Return the places of the tokens along a dim of input 0, (1, tokens), from the first on."""
-    made: Value = call.b.call(
-        partial(_range, axis), call.value(0), *first, outputs=partial(_as_range, axis)
-    )
-    return made
-
-
-def _range(axis: int, x: Array, first: Array | int = 0) -> Array:
-    return np.arange(x.shape[axis])[None] + first
-
-
-def _as_range(axis: int, x: Shape, *first: Shape) -> list[tuple[Shape, str]]:
-    return [((1, x[axis]), "s64")]
+def _counted(call: Call, axis: int) -> Value:
+    """Count the tokens along a dim of input 0."""
+    read, made = (call.dtype(0),), (((call.dims(0)[axis],), "s64"),)
+    step = HostFunction("arange", (Extent(0, axis),), {}, read, made)
+    counted: Value = call.b.call(step, call.value(0), outputs=step.outputs)
+    return counted
 
 
 @lowers("EmbedLayerNormalization", domain=DOMAIN)
