@@ -262,7 +262,7 @@ def load_model(path: str) -> Any:
         header, memory = _read(path)
         constants = _constants(header, memory)
         measured = paces_of(header["measured"])
-        sizes = [tuple(map(tuple, shapes)) for shapes in header["sizes"]]
+        sizes = [tuple(tuple(map(int, s)) for s in shapes) for shapes in header["sizes"]]
         if "onnx" in header:
             front_end = import_module(f"{__name__.partition('.')[0]}.onnx.model")
             compiled = front_end.from_file(header, constants, sizes)

@@ -145,14 +145,19 @@ def test_what_optimizers_write_runs_in_onednn(name):
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("masked", [False, True])
-def test_quantized_attention_is_attention(dynamic, masked):
+@pytest.mark.parametrize(("masked", "scales"), [(False, 1), (True, 1), (True, 72)])
+def test_quantized_attention_is_attention(dynamic, masked, scales):
     """With weights whose products don't saturate where onnxruntime has no VNNI."""
     draw = np.random.default_rng(4)
     weight, bias = draw.integers(-60, 61, (24, 72)).astype(np.int8), drawn(72)
     names = ["x", "w", "bias", "x_scale", "w_scale", "mask" if masked else "", "x_point", "w_point"]
     node = helper.make_node("QAttention", names, ["y"], domain="com.microsoft", num_heads=3)
-    known = {"w": weight, "bias": bias, "w_scale": np.float32(0.004), "w_point": np.int8(3)}
+    known = {
+        "w": weight,
+        "bias": bias,
+        "w_scale": np.linspace(0.003, 0.004, scales, dtype=np.float32),
+        "w_point": np.arange(scales, dtype=np.int8) % 5,
+    }
     nodes, inputs = [node], {"x": draw.integers(0, 256, (2, 7, 24)).astype(np.uint8)}
     if dynamic:
         rounded = ["x", "x_scale", "x_point"]

@@ -165,6 +165,7 @@ def test_weights_of_a_file_beside_the_model_are_in_it(tmp_path):
 
 
 def test_another_cpu_chooses_again_with_one_warning(tmp_path, monkeypatch):
+    monkeypatch.setenv("ONEDNN_GRAPH_PY_CACHE", str(tmp_path / "empty"))
     model = front.load(model_of("whole"))
     key = known(model, 7, THERE)
     model(rows(7))
@@ -254,6 +255,7 @@ def test_a_file_of_another_format_is_refused(tmp_path, contents):
         (lambda h: h["options"].update(unheard=1), "unheard"),
         (lambda h: h["sizes"].append([[5, 33]]), "must have the shape"),
         (lambda h: h["sizes"].append([[-5, 32]]), "must have the shape"),
+        (lambda h: h["sizes"].append([["x", 32]]), "no file of a model.*'x'"),
         (lambda h: h["sizes"].append([[5, 32], [5, 32]]), "expected the shapes of 1 inputs"),
         (lambda h: h["measured"].append([1]), "no file of a model"),
         (lambda h: h["graph"]["constants"][1].__setitem__(0, [24, 33]), "reshape"),
