@@ -1,4 +1,4 @@
-"""Wrong uses of the mirror, one small function each: every one must raise, and none may crash.
+"""Wrong uses of the mirror and of blocks: every one must raise, and none may crash.
 
 As a program it is the worker of test_wrong_uses.py: it reads the names of cases from its arguments
 (none: all), and says on stdout, a JSON line each, which case it starts and how it ended.
@@ -11,6 +11,7 @@ import json
 import mmap
 import pickle
 import sys
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -1051,6 +1052,126 @@ for make in (
 ):
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         type_error("pickle", lambda make, protocol: pickle.dumps(make(), protocol), make, protocol)
+
+# -- blocks
+
+QKV = ((2, 4, 6, 16), (2, 4, 10, 16), (2, 4, 10, 16))
+MLP = ((4, 8), (8, 6), (8, 6), (6, 4))
+X = ((4, 8),)
+BUILDERS = deque(maxlen=2)  # values do not keep theirs alive
+
+
+def inputs(*shapes) -> list[og.Value]:
+    """Inputs of a builder: of f32, or of the data type behind the shape."""
+    b = og.GraphBuilder()
+    BUILDERS.append(b)
+    return [b.input(*(s if isinstance(s[-1], str) else (s, "f32"))) for s in shapes]
+
+
+def block(name: str, shapes: tuple, *args: object, **options) -> None:
+    getattr(og.blocks, name)(*inputs(*shapes), *args, **options)
+
+
+sdpa, linear, mlp, quantize, dequantize = (
+    partial(block, n) for n in ("sdpa", "linear", "gated_mlp", "quantize", "dequantize")
+)
+type_error(
+    "sdpa: query must be a Value, got ndarray",
+    lambda: og.blocks.sdpa(ones(*QKV[0]), *inputs(*QKV[1:])),
+)
+bad_argument(
+    "sdpa: key must belong to the GraphBuilder",
+    lambda: og.blocks.sdpa(*inputs(QKV[0]), *inputs(*QKV[1:])),
+)
+for shapes, says in (
+    (((4, 6, 16), *QKV[1:]), "query must have 4 or 5 dims, got 4x6x16"),
+    ((QKV[0], (2, 4, 1, 10, 16), QKV[2]), "key must have 4 dims"),
+    (
+        (QKV[0], (2, 4, 10, 8), (2, 4, 10, 8)),
+        r"key must be \(batch, key heads, keys, head size\) = .*16.*8",
+    ),
+    ((*QKV[:2], (2, 4, 9, 16)), "value must be as key = .*10.*9"),
+    (
+        (QKV[0], (2, 3, 10, 16), (2, 3, 10, 16)),
+        "the number of heads of key must divide .* 4, got 3",
+    ),
+    (((2, -1, 6, 16), *QKV[1:]), "the numbers of heads .* must be known"),
+    (
+        ((-1, 4, -1, -1), (-1, 2, -1, -1), (-1, 2, -1, -1)),
+        "with fewer key heads .* at most one unknown dim",
+    ),
+    (
+        ((2, 2, 2, 6, 16), (2, 4, 1, 10, 16), (2, 4, 1, 10, 16)),
+        "key must be .batch, key heads, 1, keys, head size.",
+    ),
+    (
+        ((2, 4, 6, -1), (2, 4, 10, -1), (2, 4, 10, -1)),
+        "scale must be given if the head size is unknown",
+    ),
+):
+    bad_shape(f"sdpa: {says}", sdpa, shapes)
+bad_data_type("query must be f32 or bf16 or f16, got s8", sdpa, ((QKV[0], "s8"), *QKV[1:]))
+bad_data_type("sdpa: key must be bf16 or .*, got f32", sdpa, ((QKV[0], "bf16"), *QKV[1:]))
+for name, bad, says in (
+    ("scale_by", "add", "scale_by must be one of 'multiply', 'divide', got 'add'"),
+    ("causal", "left", "causal must be one of .*'bottom_right', got 'left'"),
+    ("causal", 1, "causal must be one"),
+    ("masked_rows", 0, "masked_rows must be one of 'zero', 'nan', got 0"),
+    ("key_scale", 0.5, "key_scale needs a key of integers, got f32"),
+):
+    bad_argument(f"sdpa: {says}", sdpa, QKV, **{name: bad})
+bad_data_type(
+    "sdpa: mask must be boolean or f32, got u8",
+    lambda: og.blocks.sdpa(*(v := inputs(*QKV, ((6, 10), "u8")))[:3], mask=v[3]),
+)
+bad_shape("sdpa: scale must have one element, got 4", sdpa, QKV, scale=ones(4))
+bad_shape("mask must broadcast to the scores, 2x4x6x10, got 6x9", sdpa, QKV, mask=ones(6, 9))
+type_error("sdpa: mask must be a", sdpa, QKV, mask="causal")
+compressed = (QKV[0], (QKV[1], "s8"), QKV[2])
+says = r"sdpa: a compressed key needs GraphBuilder\(.*apply_to_int=True"
+bad_argument(says, sdpa, compressed, key_scale=ones(2, 4, 10, 1))
+bad_shape(r"linear: x must be \(\.\.\., inputs\) = .*9.*, got .*8", linear, X, ones(9, 4))
+bad_shape("linear: weights must have 2 dims", linear, X, ones(1, 8, 4))
+bad_shape(r"linear: bias must be \(outputs,\) = .*4.*got .*3", linear, X, ones(8, 4), ones(3))
+says = "linear: activation must be one of .*'silu', .*got 'swish'"
+bad_argument(says, linear, X, ones(8, 4), activation="swish")
+bad_data_type("linear: weights must be bf16, got f32", linear, (((4, 8), "bf16"), (8, 4)))
+for shapes, says in (
+    ((*MLP[:2], (8, 5), MLP[3]), "op .Multiply.: input 1 .*broadcasts with input 0 .*4x6, got 4x5"),
+    ((*MLP[:3], (5, 4)), r"input 1 \(weights\) must have dim 0 equal to 6 .*got 5x4"),
+    (
+        (MLP[0], (7, 6), (7, 6), MLP[3]),
+        r"input 1 \(weights\) must have dim 0 equal to 8 .*got 7x6",
+    ),
+):
+    bad_shape(says, mlp, shapes)
+bad_argument("gated_mlp: scales must be 3 .* got 2", mlp, MLP, scales=[1, 1])
+says, scales = "compressed gate_weights needs .*apply_to_int=True", [ones(1, n) for n in (6, 6, 4)]
+bad_argument(says, mlp, (MLP[0], *((s, "u4") for s in MLP[1:])), scales=scales)
+bad_data_type("quantize: dtype must be u8 or .*, got 's4'", quantize, X, "s4", 0.5)
+bad_argument("quantize: axis must be given with 8 scales", quantize, X, "s8", [0.5] * 8)
+wrong(
+    "InvalidIndexError", "axis 2 is out of range for 2 dims", quantize, X, "s8", [0.5] * 8, axis=2
+)
+says = "attribute scales must have one entry .* 8 channels .*got 7"
+bad_op(says, quantize, X, "s8", [0.5] * 7, axis=1)
+bad_argument("quantize: scales must be positive, got 0", quantize, X, "s8", 0)
+says = "op .Quantize.: attribute zps must have as many .* 8, got 7"
+bad_op(says, quantize, X, "s8", [0.5] * 8, [1] * 7, axis=1)
+type_error("op .Quantize.: attribute zps takes a list of ints", quantize, X, "s8", 0.5, 0.5)
+INT8 = (((4, 8), "s8"),)
+bad_data_type("dequantize: x must be u8 or .*, got f32", dequantize, X, 0.5)
+bad_data_type("dequantize: dtype must be f32 .*'s32'", dequantize, INT8, 0.5, dtype="s32")
+bad_data_type("dequantize: scales must be bf16", dequantize, (*INT8, (1, 8)), dtype="bf16")
+says = "op .DynamicDequantize.: input 1 .*dim 0 equal to"
+bad_shape(f"{says} 4 .*got 3x8", dequantize, INT8, ones(3, 8))
+bad_shape(f"{says} 1 .*got 2x8", dequantize, INT8, ones(2, 8), group_shape=(4, 1))
+says = "group_shape must be given if dims are unknown"
+bad_shape(f"dequantize: {says}", dequantize, (((-1, 8), "s8"), (2, 8)))
+says = "Dequantize.: input 1 .*1 element for per_tensor, got 4x8"
+bad_op(says, dequantize, (((2, 4, 8), "s8"), (4, 8)))
+for shape in ((2, 3), (2, 3, 4), (1, 2, 3, 4, 5, 6)):
+    bad_shape("global_avg_pool: x", block, "global_avg_pool", (shape,))
 
 # -- settings and caches
 
