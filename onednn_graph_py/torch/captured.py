@@ -15,7 +15,7 @@ from torch import fx
 
 from ..base.errors import UnimplementedError
 from . import capture, rewrites
-from .division import divided, function_of, is_size, operations, source, viewed
+from .division import divided, function_of, is_size, is_worth, operations, source, viewed
 from .fallback import FallbackWarning
 from .folding import folded
 from .options import Options
@@ -280,7 +280,8 @@ class Captured:
             raise UnimplementedError(f"{self.name}: oneDNN does not take these calls:\n{lines}")
         share = share_in_regions(self.graph, program)
         told = any(c.place == self.place for c in CAPTURED if c is not self and c.mostly_torch)
-        self.mostly_torch = share < 0.5
+        # Not where only masks and positions are computed.
+        self.mostly_torch = share < 0.5 and any(map(is_worth, reasons))
         if self.mostly_torch and not told:
             warnings.warn(
                 f"{self.name}: only {share:.0%} of the arithmetic runs in oneDNN; "

@@ -57,18 +57,19 @@ def divided(
         return [n for n in map(_maker, _before_sizes(inputs)) if n in among]
 
     def worth(nodes: Sequence[fx.Node]) -> bool:
-        names = {op_name(n) for n in nodes}
-        return (
-            not WORTH.isdisjoint(names)
-            or any(name.startswith(WORTH_BEGINNINGS) for name in names)
-            or sum(not moves(n) for n in nodes) >= options.min_ops
-        )
+        return any(map(is_worth, nodes)) or sum(not moves(n) for n in nodes) >= options.min_ops
 
     made = Division.of(calls, reads, reasons, worth)
     for i, part in enumerate(made.parts):
         nodes = [m for n in part.nodes for m in (n, *_items(n))]
         made.parts[i] = Part(tuple(nodes), part.is_region)
     return made
+
+
+def is_worth(node: fx.Node) -> bool:
+    """Return whether a call is worth a region of its own."""
+    name = op_name(node)
+    return name in WORTH or name.startswith(WORTH_BEGINNINGS)
 
 
 def _maker(node: fx.Node) -> fx.Node:

@@ -721,16 +721,29 @@ def test_modes_change_nothing():
 
 def test_one_warning_for_all_parts_of_a_function():
     def function(x):
-        x = x.double() * 2
+        x = x.double() @ x.double()
         torch._dynamo.graph_break()
-        x = x.double() * 3
+        x = x @ x.t()
         torch._dynamo.graph_break()
-        return x + 1
+        return x @ x
 
     with torch.no_grad(), pytest.warns(front.FallbackWarning) as warned:
         compiled(function)(torch.randn(4, 4))
     assert len([w for w in warned if "of the arithmetic" in str(w.message)]) == 1
     assert len(front.report().graphs) == 3
+
+
+def test_no_warning_for_a_graph_of_masks_and_positions():
+    def function(x):
+        hidden = (torch.arange(x.shape[1]) > 2).double() * -4
+        torch._dynamo.graph_break()
+        return (x @ SQUARE[: x.shape[1]]).relu() + hidden.float().sum()
+
+    x = torch.randn(3, 4)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", front.FallbackWarning)
+        close(compiled(function)(x), function(x))
+    assert [g.share > 0.5 for g in front.report().graphs] == [False, True]
 
 
 def test_report_of_a_module_that_replaces_its_buffer():
