@@ -101,7 +101,7 @@ CASES = {
         lambda x: [
             x.reshape(15, 4), np.reshape(x, (3, -1)), x.reshape(-1), x.ravel(), x.flatten(),
             x.T, x.transpose(0, 2, 1), np.transpose(x, (2, 0, 1)), np.moveaxis(x, 0, -1),
-            np.swapaxes(x, 0, 2), np.expand_dims(x, (0, 2)), np.squeeze(x[:1]), x[:, None],
+            np.swapaxes(x, 0, 2), np.expand_dims(x, (0, 2)), np.squeeze(x[:1]), x[:, None], x[:1].squeeze(),
             np.broadcast_to(x, (2, 3, 5, 4)), np.flip(x, 1), np.roll(x, 2, 1), np.repeat(x, 2, 1),
             np.tile(x, (2, 1)), np.pad(x, ((0, 0), (1, 2), (0, 1))), np.tril(x), x.diagonal(),
         ], A,
@@ -320,6 +320,9 @@ REFUSED = {
     "out": (lambda x: np.exp(x, out=x), og.InvalidArgumentsError, "use the result instead"),
     "out of an array": (lambda x: np.exp(x, out=A.copy()), TypeError, "an array can't be written"),
     "an array of values": (lambda x: np.array([x, x]), TypeError, "write np.stack"),
+    "several values": (
+        lambda x: x + x.layer_norm(B[0], B[0]), TypeError, r"got \(<Value.*keep_stats=False"
+    ),
     "a table": (lambda x: B[x], TypeError, "pass the table"),
     "a mask as index": (lambda x: x[x > 1], TypeError, "write np.where"),
     "f64": (lambda x: x + A.astype("f8"), og.InvalidDataTypeError, r"np.add at .*og.jit\(dtype"),

@@ -339,10 +339,6 @@ def _expand_dims(x: Any, axis: Any) -> Any:
     return x[tuple(None if n == 1 else slice(None) for n in dims)]
 
 
-def _squeeze(x: Any, axis: Any = None) -> Any:
-    return x.squeeze([i for i, n in enumerate(x.shape or ()) if n == 1] if axis is None else axis)
-
-
 def _broadcast_to(x: Any, shape: Any) -> Any:
     return x.expand([shape] if isinstance(shape, int) else shape)
 
@@ -484,7 +480,7 @@ _ROWS: list[tuple[str, str, Callable[..., Any]]] = [
     ("StaticReshape", "reshape", _reshape),
     ("StaticReshape", "ravel flatten", lambda x, order="C": _reshape(x, (-1,), order)),
     ("a view", "expand_dims", _expand_dims),
-    ("a view", "squeeze", _squeeze),
+    ("a view", "squeeze", lambda x, axis=None: x.squeeze(axis)),
     ("a view", "broadcast_to", _broadcast_to),
     ("Concat", "concatenate concat", _concatenate),
     ("Concat", "hstack", _hstack),

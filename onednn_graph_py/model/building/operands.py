@@ -72,6 +72,8 @@ def result_type(*given: Any) -> str:
     dtypes = [array_dtype(v.dtype) for v in floats or values]
     weak = set()
     for operand in (v for v in given if not isinstance(v, Value)):
+        if any(isinstance(part, Value) for part in leaves(operand)):
+            raise TypeError(f"one value is expected, got {operand!r}; norms take keep_stats=False")
         dtype = np.asarray(operand).dtype
         if dtype.kind in "cOSUMm":
             raise TypeError(f"a value, an array or a real number is expected, got {operand!r}")

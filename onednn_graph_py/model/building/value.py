@@ -345,14 +345,16 @@ class Value(ArrayMethods, ValueMethods):
         # Only names that values lack come here.
         raise AttributeError(f"values have no {name!r}{self._instead(name)}")
 
-    def squeeze(self, axis: int | Sequence[int]) -> Value:
-        """Remove dims of size 1, as ``numpy.squeeze`` does.
+    def squeeze(self, axis: int | Sequence[int] | None = None) -> Value:
+        """Remove dims of size 1, as ``numpy.squeeze`` does; by default all that are known to be 1.
 
         Raises
         ------
         InvalidShapeError
             Such a dim has another size, or there is no such dim.
         """
+        if axis is None:
+            axis = [i for i, n in enumerate(self.shape or ()) if n == 1]
         axes = [axis] if isinstance(axis, int) else axis
         return self._view("Squeeze", {"axes": tuple(sorted({self.axis_of(a) for a in axes}))})
 
