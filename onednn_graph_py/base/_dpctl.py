@@ -3,8 +3,6 @@
 dpctl is optional, and imported only when it is needed.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import importlib

@@ -5,8 +5,6 @@ dtype (ml_dtypes' int4 and uint4 take a byte each), so tensors of these types wr
 arrays, made by `pack_int4` and read by `unpack_int4`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Sequence

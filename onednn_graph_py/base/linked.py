@@ -1,7 +1,5 @@
 """The oneDNN that this package is linked against."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

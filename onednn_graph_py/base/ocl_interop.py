@@ -6,8 +6,6 @@ runtime is OpenCL; without it every function raises `UnimplementedError`. Functi
 events need pyopencl: ``pip install '.[ocl]'`` in a clone.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -53,8 +51,7 @@ def missing() -> str | None:
 
 
 def make_allocator(
-    malloc: Callable[[int, int, int, int], int],
-    free: Callable[[int, int, int, int], None],
+    malloc: Callable[[int, int, int, int], int], free: Callable[[int, int, int, int], None]
 ) -> _device_allocator:
     """Make an allocator of USM memory. Mirrors ``dnnl::graph::ocl_interop::make_allocator``.
 

@@ -16,8 +16,6 @@ Every function raises `UnimplementedError` if the linked oneDNN has no SYCL, and
 ``ModuleNotFoundError`` if it needs dpctl, which is missing.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias

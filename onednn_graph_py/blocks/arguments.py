@@ -1,7 +1,5 @@
 """Checks of the arguments of blocks; errors name the argument."""
 
-from __future__ import annotations
-
 import numbers
 from collections.abc import Sequence
 from typing import Any

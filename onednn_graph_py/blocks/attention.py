@@ -1,7 +1,5 @@
 """Attention: `sdpa`."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Embeddings: rows of a table, by whole numbers."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

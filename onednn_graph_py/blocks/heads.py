@@ -1,7 +1,5 @@
 """The dims of an attention."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..base.errors import InvalidShapeError

@@ -1,7 +1,5 @@
 """Linear layers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..model.building.value import Value

@@ -5,8 +5,6 @@ does so in the mode ``inf_as_zero``. Before, such a row must not reach it: the q
 keys, and the result is multiplied by 0.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
@@ -153,11 +151,7 @@ def _made_with_causal(
 
 
 def _shape_with_causal(
-    rank: int,
-    dtype: str,
-    query: tuple[int, ...],
-    key: tuple[int, ...],
-    mask: tuple[int, ...] = (),
+    rank: int, dtype: str, query: tuple[int, ...], key: tuple[int, ...], mask: tuple[int, ...] = ()
 ) -> Any:
     table = (*(1,) * (rank - 2), query[-2], key[-2])
     given = (1,) * (rank - len(mask)) + mask

@@ -1,7 +1,5 @@
 """Gated multilayer perceptrons."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

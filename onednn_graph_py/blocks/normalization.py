@@ -1,7 +1,5 @@
 """Normalization: `rms_norm`."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ops that several blocks are made of."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar

@@ -1,7 +1,5 @@
 """Quantize and dequantize, per tensor, channel and group."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Activations rounded to 8 bits, each token with a scale of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

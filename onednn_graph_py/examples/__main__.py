@@ -1,7 +1,5 @@
 """List the examples, or run them."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import inspect

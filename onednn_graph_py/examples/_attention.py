@@ -1,7 +1,5 @@
 """The parts that the attention examples share: sizes, inputs, and a graph."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 The graph is built without a single shape; compiling it gives dims to its inputs.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from .. import engine, graph, logical_tensor, op, partition

@@ -4,8 +4,6 @@ A gated MLP is ``(swish(x @ gate) * (x @ up)) @ down``, with ``swish(y) = y * si
 the width of x, `oc` that of the tensors in between.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

@@ -4,8 +4,6 @@ It is built in two forms: with query heads grouped by ops of the graph, from inp
 with inputs of 5 dims that are grouped already.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -267,11 +267,7 @@ class Execution:
         return np.asarray(self.tensors[lt.get_id()].numpy())
 
     def case(
-        self,
-        name: str,
-        ops: Iterable[op],
-        facts: Sequence[str] = (),
-        expected_partitions: int = 1,
+        self, name: str, ops: Iterable[op], facts: Sequence[str] = (), expected_partitions: int = 1
     ) -> Case:
         """Compare the outputs with what NumPy makes of the ops, and time some calls."""
         ops = list(ops)

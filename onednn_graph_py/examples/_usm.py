@@ -1,7 +1,5 @@
 """A pipeline on a SYCL queue of dpctl: memory that host and device share, events between steps."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -5,8 +5,6 @@ the memory layout between the two partitions. Working memory comes from an alloc
 where oneDNN takes memory from the program.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

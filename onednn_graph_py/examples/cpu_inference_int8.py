@@ -5,8 +5,6 @@ for each output channel) and computes with those numbers; oneDNN fuses all of it
 kernel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

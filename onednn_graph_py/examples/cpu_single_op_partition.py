@@ -3,8 +3,6 @@
 A partition of a single op is made straight from the op; the rest goes as for any partition.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -30,6 +28,5 @@ def run(rows: int = 32, inner: int = 1024, columns: int = 2048) -> Iterator[Case
 
     pipeline = Pipeline(partitions, [a, b], [product], engine(engine.cpu, 0))
     yield pipeline.bind({0: left, 1: right}).case(
-        f"f32, {rows}x{inner} by {inner}x{columns}",
-        [matmul],
+        f"f32, {rows}x{inner} by {inner}x{columns}", [matmul]
     )

@@ -4,8 +4,6 @@ MatMul (gate), Sigmoid and Multiply (swish), MatMul (up), Multiply, MatMul (down
 those of oneDNN's own example: one token, 4096 features, 14336 hidden ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

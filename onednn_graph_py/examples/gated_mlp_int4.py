@@ -6,8 +6,6 @@ The sizes are those of oneDNN's own example: one token, 4096 features, 14336 hid
 128.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import ml_dtypes

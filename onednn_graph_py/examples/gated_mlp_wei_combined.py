@@ -5,8 +5,6 @@ half up. oneDNN reads both where they are: each is a logical tensor of (ic, oc) 
 those of the whole, and a tensor over its half of the buffer, without a copy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

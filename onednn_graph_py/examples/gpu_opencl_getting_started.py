@@ -4,8 +4,6 @@ The graph is built and partitioned for a GPU in any case. Running it takes a one
 GPU runtime, and an Intel GPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from .. import engine, version

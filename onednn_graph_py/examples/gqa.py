@@ -5,8 +5,6 @@ example of 3.7 builds it, and with inputs that are grouped already, as that of 3
 those of 3.13 (in 3.7 the batch is 32 and the sequence 384).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ._attention import check_groups

@@ -5,8 +5,6 @@ since oneDNN 3.9; fused since 3.10). From them the backward graph computes the p
 and the gradients of query, key and value. Sizes are those of oneDNN's own example.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from .. import GraphBuilder, Value

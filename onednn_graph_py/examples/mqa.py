@@ -6,8 +6,6 @@ bounds on a CPU; `onednn_graph_py` refuses to compile that. Sizes are those of t
 (in 3.7 the batch is 32 and the sequence 384).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ._grouped_heads import GroupedHeads, cases

@@ -4,8 +4,6 @@ MatMul, Divide, Add of a mask, SoftMax and MatMul become one fused kernel. The s
 oneDNN's own example and can be given instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from .. import GraphBuilder

@@ -6,8 +6,6 @@ infinity where a query must not look. Sizes are those of oneDNN's own example, w
 it passes scale, lengths and minus infinity as scalars of the host, here they are constants.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

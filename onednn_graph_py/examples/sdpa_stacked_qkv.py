@@ -6,8 +6,6 @@ they are. Sizes are those of oneDNN's own example of 3.13 (in 3.7 the batch is 3
 384).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -4,8 +4,6 @@ The queue and the memory are dpctl's; oneDNN's engine, stream and allocator are 
 same code runs on a CPU and on a GPU: only the device that the queue is made for differs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 It runs on a GPU where oneDNN finds one, and on SYCL's CPU device otherwise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """NumPy functions for calls of torch that oneDNN has no ops for: host steps that need no torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What lowerings use: the place of an op in a `GraphBuilder`, and the table that names them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar

@@ -1,7 +1,5 @@
 """Options that are checked: `Options`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from types import NoneType
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints

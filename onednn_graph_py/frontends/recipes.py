@@ -1,7 +1,5 @@
 """Ops of front ends that oneDNN lacks, or lacks a kernel for, written with those that it has."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What reports of front ends have in common: the steps of models."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest

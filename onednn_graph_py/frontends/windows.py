@@ -1,7 +1,5 @@
 """Windows that slide over the spatial dims: convolutions and pooling."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Conditions on which oneDNN's defects depend: version, runtime, instruction set and threads."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 A kernel that fails because of a fault in the library would look like a CPU that lacks a feature.
 """
 
-from __future__ import annotations
-
 from .._core import get_effective_cpu_isa
 from .isa import Feature, has
 

@@ -1,7 +1,5 @@
 """The threads of the linked oneDNN's CPU runtime."""
 
-from __future__ import annotations
-
 from ..base.linked import version
 
 

@@ -1,7 +1,5 @@
 """Features of each instruction set that oneDNN dispatches to, by its name in `cpu_isa`."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from .._core import cpu_isa

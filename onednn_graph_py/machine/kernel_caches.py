@@ -4,8 +4,6 @@ oneDNN keeps the newest 1,024 of each in case that they are compiled again. One 
 (3.13.1), so a model that meets ever new shapes would leave a gigabyte there.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 
@@ -20,10 +18,7 @@ _dropped = itertools.count(1)
 def empty_kernel_caches() -> None:
     """Empty both caches; their capacities stay as they are."""
     for get, put in (
-        (
-            _core.get_compiled_partition_cache_capacity,
-            _core.set_compiled_partition_cache_capacity,
-        ),
+        (_core.get_compiled_partition_cache_capacity, _core.set_compiled_partition_cache_capacity),
         (_core.get_primitive_cache_capacity, _core.set_primitive_cache_capacity),
     ):
         kept = get()

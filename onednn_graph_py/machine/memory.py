@@ -1,7 +1,5 @@
 """The memory that the system has free, and the CPU's last cache."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

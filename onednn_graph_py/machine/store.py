@@ -1,7 +1,5 @@
 """Files for results that hold for this machine: one for each oneDNN, CPU and package version."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -5,8 +5,6 @@ computations, and of a machine with its peak, use the shortest calls: other proc
 calls longer.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OnnxModel", "OnnxReport", "load"]
 
-_HOMES = {
-    "OnnxModel": "model",
-    "OnnxReport": "report",
-    "load": "model",
-}
+_HOMES = {"OnnxModel": "model", "OnnxReport": "report", "load": "model"}
 
 
 def __getattr__(name: str) -> Any:

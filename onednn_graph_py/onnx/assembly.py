@@ -166,10 +166,7 @@ class Assembly:
         island.promised = shapes
         before = len(self.b.contents.nodes)
         made = self.b.call(
-            island,
-            *(self.value(v) for v in inputs),
-            outputs=shapes,
-            name=island.label,
+            island, *(self.value(v) for v in inputs), outputs=shapes, name=island.label
         )
         self._place(island.nodes[0], before)
         made = made if isinstance(made, tuple) else (made,)

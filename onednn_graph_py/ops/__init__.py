@@ -12,8 +12,6 @@ onednn_graph_py.InvalidShapeError: op (MatMul): input 1 (weights) must have dim 
 equal to 64 (input 0's columns), got 65x10
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from .check import check

@@ -1,7 +1,5 @@
 """Convert attribute values of users to those that the library accepts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 

@@ -4,8 +4,6 @@ Shape functions and rules read a `Call`. Every check skips unknown facts: a dim 
 shape of None, a dtype of None.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

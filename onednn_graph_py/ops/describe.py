@@ -1,7 +1,5 @@
 """An op's row as text for ``help()`` and the command line."""
 
-from __future__ import annotations
-
 import inspect
 import textwrap
 from typing import Any

@@ -1,7 +1,5 @@
 """Check that a use of an op fits its row, and infer its outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal

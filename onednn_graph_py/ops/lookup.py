@@ -1,7 +1,5 @@
 """Look up ops in the table by kind, trait or attribute."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cache
 

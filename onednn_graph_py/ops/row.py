@@ -4,8 +4,6 @@ A row describes the op of the oldest supported oneDNN (3.7); its `Change` entrie
 changes in newer versions, and `Row.at` returns the op of one version.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache

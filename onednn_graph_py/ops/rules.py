@@ -4,8 +4,6 @@ Each rule takes a `Call` and raises `InvalidGraphOpError` if the op breaks it. U
 types pass.
 """
 
-from __future__ import annotations
-
 from .call import Call
 from .terms import MAX_NDIMS, UNKNOWN, shape_text
 

@@ -1,7 +1,5 @@
 """Descriptions of tensors: `TensorSpec`, a shape and a data type."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from operator import index
 from typing import Any

@@ -1,7 +1,5 @@
 """Terms of the whole table: versions, attribute values, shapes, and names of ops in messages."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 Version = tuple[int, int]  # major and minor version of oneDNN

@@ -1,7 +1,5 @@
 """Traits that several ops share: a row lists its op's, and each makes a promise."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

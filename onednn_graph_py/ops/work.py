@@ -6,8 +6,6 @@ operations; a comparison, an exponential, a root are one each; moving, rounding 
 none.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

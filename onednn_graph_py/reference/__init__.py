@@ -6,8 +6,6 @@
 [array([[11.]], dtype=float32)]
 """
 
-from __future__ import annotations
-
 # Each of these modules registers the ops that it computes.
 from . import binary as binary
 from . import convolution as convolution
@@ -27,12 +25,4 @@ from .rounding import round_to
 from .run import call_of, evaluate, run
 from .tolerance import Tolerance, tolerance
 
-__all__ = [
-    "Tolerance",
-    "call_of",
-    "evaluate",
-    "implemented",
-    "round_to",
-    "run",
-    "tolerance",
-]
+__all__ = ["Tolerance", "call_of", "evaluate", "implemented", "round_to", "run", "tolerance"]

@@ -1,7 +1,5 @@
 """Ops on two tensors, element by element; shapes broadcast as NumPy's do."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..ops.call import Call

@@ -6,8 +6,6 @@ is the batch, g the groups, s and l the channels of a group of the smaller and t
 has the windows), a to c the windows' spatial dims, and x to z the elements of a window.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..ops.call import Call

@@ -1,7 +1,5 @@
 """Dropout, with oneDNN's random numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 
@@ -22,10 +20,7 @@ def _philox(counter: list[_Words], seed: _Words) -> list[_Words]:
         first, second = np.uint64(0xD2511F53) * a, np.uint64(0xCD9E8D57) * c
         a, b = (second >> _HALF) ^ b ^ keys[0], second & _LOW
         c, d = (first >> _HALF) ^ d ^ keys[1], first & _LOW
-        keys = [
-            (keys[0] + np.uint64(0x9E3779B9)) & _LOW,
-            (keys[1] + np.uint64(0xBB67AE85)) & _LOW,
-        ]
+        keys = [(keys[0] + np.uint64(0x9E3779B9)) & _LOW, (keys[1] + np.uint64(0xBB67AE85)) & _LOW]
     return [a, b, c, d]
 
 

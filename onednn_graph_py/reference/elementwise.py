@@ -1,7 +1,5 @@
 """Elementwise ops on one tensor, and their gradients."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

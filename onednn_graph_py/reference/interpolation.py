@@ -1,7 +1,5 @@
 """Resizing of spatial dims, and its gradient."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..ops.call import Call

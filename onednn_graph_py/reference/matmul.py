@@ -1,7 +1,5 @@
 """The matrix product."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..ops.call import Call

@@ -1,7 +1,5 @@
 """Ops that move elements and change their type."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..ops.call import Call

@@ -3,8 +3,6 @@
 All variances are those of the population: they divide by the count, not by the count minus one.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -161,12 +159,7 @@ def _normalized(
 
 @reference("BatchNormTrainingBackward")
 def _batch_norm_backward(
-    call: Call,
-    x: Array,
-    diff_dst: Array,
-    mean: Array,
-    variance: Array,
-    gamma: Array | None = None,
+    call: Call, x: Array, diff_dst: Array, mean: Array, variance: Array, gamma: Array | None = None
 ) -> tuple[Array, ...]:
     axes = batch_axes(call, x.ndim)
     deviation = np.sqrt(variance + call.attr("epsilon"))

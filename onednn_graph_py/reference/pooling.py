@@ -1,7 +1,5 @@
 """Pooling, and its gradients."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -10,13 +8,7 @@ from ..ops.call import Call
 from ..ops.shapes.windows import entries
 from .registry import Array, reference
 from .rounding import float_info
-from .windows import (
-    Windows,
-    channels_first,
-    channels_restored,
-    spatial_extents,
-    windows,
-)
+from .windows import Windows, channels_first, channels_restored, spatial_extents, windows
 
 
 def pooling_windows(call: Call, spatial: tuple[int, ...], count: tuple[int, ...]) -> Windows:

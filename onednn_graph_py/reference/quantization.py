@@ -3,8 +3,6 @@
 Rounding and saturation are those of the output's data type.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..ops.call import Call

@@ -1,7 +1,5 @@
 """Reductions over some axes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

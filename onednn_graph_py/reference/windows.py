@@ -1,7 +1,5 @@
 """Windows that slide over the spatial dims, for convolution and pooling."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -103,10 +101,7 @@ class Windows:
 
 
 def windows(
-    call: Call,
-    spatial: Sequence[int],
-    kernel: Sequence[int],
-    count: Sequence[int],
+    call: Call, spatial: Sequence[int], kernel: Sequence[int], count: Sequence[int]
 ) -> Windows:
     """Return the positions of an op's windows.
 

@@ -1,7 +1,5 @@
 """The links between a document's ops: the maker of each tensor, and an order of execution."""
 
-from __future__ import annotations
-
 from graphlib import CycleError
 
 from ..base.errors import GraphFormatError

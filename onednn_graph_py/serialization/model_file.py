@@ -5,8 +5,6 @@ that load one file share their memory. Nothing in a file is run: `load_model` bu
 again, and each op is checked as if it were new.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import mmap

@@ -1,7 +1,5 @@
 """Read JSON values from an untrusted file or text, in bounded time and memory."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -101,11 +99,7 @@ def _text(data: bytes) -> str:
 def _loads(text: str) -> Any:
     # Control characters in names are written as they are, hence strict=False.
     return json.loads(
-        text,
-        strict=False,
-        object_pairs_hook=JSONObject,
-        parse_int=_integer,
-        parse_float=_float,
+        text, strict=False, object_pairs_hook=JSONObject, parse_int=_integer, parse_float=_float
     )
 
 

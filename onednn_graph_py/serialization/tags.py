@@ -1,7 +1,5 @@
 """Memory layouts as tags: in ``acdb``, a 4-dim tensor's channels are next to each other."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from .._core import MAX_NDIMS

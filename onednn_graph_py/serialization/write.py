@@ -1,7 +1,5 @@
 """Write a graph as text in the library's own format."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Callable, Iterable, Mapping

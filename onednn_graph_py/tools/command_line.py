@@ -1,7 +1,5 @@
 """The command line: ``python -m onednn_graph_py COMMAND``, or ``onednn-graph COMMAND``."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io

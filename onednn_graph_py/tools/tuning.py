@@ -4,8 +4,6 @@
 number of threads; others are not seen. ``ONEDNN_GRAPH_PY_CACHE`` names the folder of all caches.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from typing import NamedTuple

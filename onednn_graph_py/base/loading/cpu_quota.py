@@ -1,7 +1,5 @@
 """The CPU quota of a container, which models' threads follow unless the user said how many."""
 
-from __future__ import annotations
-
 import math
 import os
 from pathlib import Path

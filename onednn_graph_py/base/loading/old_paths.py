@@ -4,8 +4,6 @@
 class exists once. The attributes, such as ``onednn_graph_py.errors``, stay without a warning.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Sequence

@@ -10,8 +10,6 @@ The loader reads the variable when SYCL first looks for devices; importing dpctl
 SYCL do that.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

@@ -10,8 +10,6 @@ libgomp that another library has loaded before is left alone: PyTorch's, which t
 takes for the system's.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Words for how a process ended."""
 
-from __future__ import annotations
-
 import signal
 
 

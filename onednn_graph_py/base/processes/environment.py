@@ -1,7 +1,5 @@
 """Environment variables for helper processes."""
 
-from __future__ import annotations
-
 import os
 import re
 

@@ -5,8 +5,6 @@ cold, and a crash or a hang ends only the fork. The process itself never calls o
 would lack oneDNN's threads.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pickle

@@ -4,8 +4,6 @@ A forked process has only the thread that forked. Locks that another thread held
 and connections still belong to the parent.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import warnings

@@ -1,7 +1,5 @@
 """Where helper processes import from: `import_path`."""
 
-from __future__ import annotations
-
 import os
 import sys
 from importlib.util import find_spec

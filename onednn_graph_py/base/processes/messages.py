@@ -1,7 +1,5 @@
 """The loop that answers messages between processes, which are pickled: `serve`."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from multiprocessing.connection import Connection

@@ -1,7 +1,5 @@
 """Helper processes end when their caller does, however that ended."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -1,7 +1,5 @@
 """A process that answers over a connection."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pickle

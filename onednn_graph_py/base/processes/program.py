@@ -1,7 +1,5 @@
 """Runs of Python to the end, with their output: `run`."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Mapping

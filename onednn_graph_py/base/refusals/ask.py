@@ -1,7 +1,5 @@
 """Questions about refused calls, for `OneDNNError.reason`: `ask`, `with_reason`."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from typing import Any

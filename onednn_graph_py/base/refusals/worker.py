@@ -1,7 +1,5 @@
 """The process that makes a refused call again, in which oneDNN prints why it refuses."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Files that are read within a limit, and files that are written as a whole."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

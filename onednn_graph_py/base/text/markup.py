@@ -1,7 +1,5 @@
 """HTML elements; only this module turns text into HTML."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from html import escape
 

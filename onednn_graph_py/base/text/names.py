@@ -1,7 +1,5 @@
 """Names of others in text: shortened lists, hints at misspelt ones, what terminals may get."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 

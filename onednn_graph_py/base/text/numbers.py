@@ -1,7 +1,5 @@
 """Numbers as people read them."""
 
-from __future__ import annotations
-
 
 def or_dash(value: float | None, form: str = "") -> str:
     """Format a number; None becomes a dash."""

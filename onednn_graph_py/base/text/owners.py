@@ -3,8 +3,6 @@
 The recipe that builds oneDNN runs this file by itself, where there is no package yet.
 """
 
-from __future__ import annotations
-
 import contextlib
 import grp
 import os

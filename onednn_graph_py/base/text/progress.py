@@ -1,7 +1,5 @@
 """A progress line that is written over on a terminal."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """Tables of rows of text: aligned, as HTML. A cell may have several lines."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Sequence
 from itertools import zip_longest
 

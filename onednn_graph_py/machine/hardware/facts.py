@@ -1,7 +1,5 @@
 """Facts about a device, from dpctl, from pyopencl, or about the CPU that Python runs on."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Look for devices of SYCL and OpenCL, in another process, which a driver may crash."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Reasons why a kind of device is missing, and remedies."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 It prints a line of JSON for each step that begins and each device, to show what preceded a crash.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

@@ -1,7 +1,5 @@
 """NumPy's functions of values, in one table: ops where oneDNN has them, host steps elsewhere."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import operator

@@ -3,8 +3,6 @@
 `attached_methods.pyi` types them; ``./dev stubs`` writes it from the functions.
 """
 
-from __future__ import annotations
-
 import operator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Convert and copy arrays that become constants, or use them where they lie."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

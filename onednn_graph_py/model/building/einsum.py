@@ -1,7 +1,5 @@
 """Sums of products of values by indices, as ``numpy.einsum`` writes them: `einsum`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from string import ascii_letters

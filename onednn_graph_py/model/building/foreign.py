@@ -1,7 +1,5 @@
 """Nodes for which oneDNN has no op: views of a tensor, and Python functions over arrays."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

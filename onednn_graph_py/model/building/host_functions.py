@@ -1,7 +1,5 @@
 """Calls of NumPy functions as host steps: `HostFunction`, and `host_step`, which adds one."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """NumPy's basic indices as offsets and strides."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Infer the shapes of a graph's tensors from those of its inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 
 from ...base.errors import InvalidShapeError, OneDNNError, reworded

@@ -1,7 +1,5 @@
 """Operands of NumPy functions: values, arrays and numbers, brought to one data type."""
 
-from __future__ import annotations
-
 import functools
 import numbers
 from collections.abc import Iterator, Sequence

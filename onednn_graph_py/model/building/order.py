@@ -1,7 +1,5 @@
 """An order in which ops can run."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """What stands for a constant whose memory was given back: `ReleasedArray`."""
 
-from __future__ import annotations
-
 from typing import Any, NoReturn
 
 import numpy as np

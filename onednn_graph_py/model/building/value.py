@@ -19,12 +19,7 @@ import numpy.typing as npt
 
 from ... import _core
 from ...base.dtypes import HOST_DTYPES, DataType, array_dtype
-from ...base.errors import (
-    InvalidArgumentsError,
-    InvalidIndexError,
-    InvalidShapeError,
-    reworded,
-)
+from ...base.errors import InvalidArgumentsError, InvalidIndexError, InvalidShapeError, reworded
 from ...ops.check import check
 from ...ops.lookup import row
 from ...ops.tensor_spec import TensorSpec

@@ -300,11 +300,7 @@ class Expected:
     """
 
     def __init__(
-        self,
-        builder: GraphBuilder,
-        inputs: Sequence[Array],
-        seed: int = 0,
-        samples: int = _SAMPLES,
+        self, builder: GraphBuilder, inputs: Sequence[Array], seed: int = 0, samples: int = _SAMPLES
     ) -> None:
         self._builder = builder
         self._exact = reference_values(builder, inputs)
@@ -336,9 +332,7 @@ class Expected:
         return np.broadcast_to(allowed, want.shape)
 
     def compare(
-        self,
-        actual: Mapping[int, Array],
-        names: Mapping[int, str] | None = None,
+        self, actual: Mapping[int, Array], names: Mapping[int, str] | None = None
     ) -> Verification:
         """Compare tensors with the expected ones.
 

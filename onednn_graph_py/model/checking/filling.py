@@ -10,8 +10,6 @@ The numbers come from a counter-based generator (SplitMix64, Steele et al. 2014)
 exported C++ program makes the same ones.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -271,9 +269,7 @@ def filled(fill: Fill, shape: tuple[int, ...], dtype: str, *, seed: int, number:
 
 
 def fill_inputs(
-    builder: GraphBuilder,
-    seed: int = 0,
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    builder: GraphBuilder, seed: int = 0, shapes: Mapping[str, tuple[int, ...]] | None = None
 ) -> list[Array]:
     """Make arrays for all inputs, in the order of a call.
 

@@ -4,8 +4,6 @@ They are right within a factor of about two, which is enough to choose inputs wh
 vanish nor saturate. We assume that elements are independent and normally distributed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ A kernel that reads the first scale for all channels is right wherever rounding 
 the others. So inputs are drawn again until each entry, put in place of the first, changes a result.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

@@ -178,11 +178,7 @@ class Ops:
         return value
 
     def add(
-        self,
-        kind: str,
-        inputs: Sequence[Value],
-        outputs: Sequence[Value],
-        attrs: Mapping[str, Any],
+        self, kind: str, inputs: Sequence[Value], outputs: Sequence[Value], attrs: Mapping[str, Any]
     ) -> None:
         """Add an op that makes these values."""
         of = self.node

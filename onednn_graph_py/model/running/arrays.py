@@ -1,7 +1,5 @@
 """Convert a call's arrays to those that its plan needs: `Converter`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The SYCL queue on which a model runs: its engine and stream, and its device's memory."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterable, Sequence
 from typing import Any

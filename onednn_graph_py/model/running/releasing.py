@@ -13,8 +13,6 @@ From then on all depends on oneDNN's entries. oneDNN drops none by itself, and
 `_constant_cache_hold` lets nobody empty the cache while a model with released constants lives.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress

@@ -1,7 +1,5 @@
 """The memory that a model may take: `Room`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from weakref import WeakSet
 

@@ -1,7 +1,5 @@
 """Results that are structures of values: dicts, named tuples, dataclasses, sequences."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Arrays in SYCL's unified shared memory (USM): recognize them, and make a model's outputs."""
 
-from __future__ import annotations
-
 import enum
 import importlib
 import sys

@@ -1,7 +1,5 @@
 """Make a subject's ops for the reference, and the arrays for judging it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 Call it in a process whose crash does no harm.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Mapping, Sequence

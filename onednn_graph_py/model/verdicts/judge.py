@@ -1,7 +1,5 @@
 """Judge partitions in another process, once for each oneDNN, CPU and number of threads."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

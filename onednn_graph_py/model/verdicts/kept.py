@@ -1,7 +1,5 @@
 """Verdicts on disk: only those that this user found on this machine count."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

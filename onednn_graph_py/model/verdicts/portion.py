@@ -5,8 +5,6 @@ result depends only on the same index of the inputs: the batch, the rows and col
 the output channels of a convolution. We may leave out any of these indices.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Compile a subject like a planner, and run it in memory that shows stray reads and writes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -233,11 +231,7 @@ class Run:
     """A compiled partition with memory for its tensors."""
 
     def __init__(
-        self,
-        of: Compiled,
-        arrays: Mapping[int, Array],
-        subject: Subject,
-        engine: _core.engine,
+        self, of: Compiled, arrays: Mapping[int, Array], subject: Subject, engine: _core.engine
     ) -> None:
         self.subject = subject
         self.compiled = of.compiled

@@ -1,7 +1,5 @@
 """A description of a partition, without names, ids and weights: `Subject`, and its signature."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

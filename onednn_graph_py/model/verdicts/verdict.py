@@ -1,7 +1,5 @@
 """Verdicts on partitions, and the limits for judging them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 

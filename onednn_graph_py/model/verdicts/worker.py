@@ -1,7 +1,5 @@
 """The process that judges partitions, and may crash."""
 
-from __future__ import annotations
-
 import faulthandler
 import resource
 

@@ -3,8 +3,6 @@
 Each function serves an op and its transposed counterpart, whose windows slide over dst.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..call import Call, Operand

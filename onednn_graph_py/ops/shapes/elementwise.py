@@ -1,7 +1,5 @@
 """Shapes of ops that work element by element, broadcasting as NumPy does."""
 
-from __future__ import annotations
-
 from ..call import Call, Operand
 from ..terms import UNKNOWN, Shape, shape_text
 

@@ -1,7 +1,5 @@
 """Shapes of interpolation."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..call import Call

@@ -1,7 +1,5 @@
 """Shapes of ops that move or reduce elements."""
 
-from __future__ import annotations
-
 from ..call import Call
 from ..terms import UNKNOWN, Shape, shape_text
 

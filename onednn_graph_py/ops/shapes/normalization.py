@@ -1,7 +1,5 @@
 """Shapes of normalization and softmax."""
 
-from __future__ import annotations
-
 import math
 
 from ..call import Call

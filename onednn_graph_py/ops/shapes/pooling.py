@@ -1,7 +1,5 @@
 """Shapes of pooling."""
 
-from __future__ import annotations
-
 from ..call import Call, Operand
 from ..terms import UNKNOWN, Shape
 from .windows import Data, data_of, entries, given_shape, window_of

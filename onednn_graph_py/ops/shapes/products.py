@@ -1,7 +1,5 @@
 """Shapes of matrix products."""
 
-from __future__ import annotations
-
 from ..call import Call, Operand
 from ..terms import Shape
 from .elementwise import broadcast

@@ -1,7 +1,5 @@
 """Shapes of quantization: the data's, with checks that scales and zero points fit it."""
 
-from __future__ import annotations
-
 from ..call import Call, Operand
 from ..terms import Shape, shape_text
 

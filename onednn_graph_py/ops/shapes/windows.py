@@ -1,7 +1,5 @@
 """Windows that slide over spatial dims, for convolution, pooling and their gradients."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..call import Call, Operand

@@ -3,8 +3,6 @@
 A new op needs only a new row here and a function in ``reference/``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

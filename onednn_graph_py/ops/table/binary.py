@@ -1,7 +1,5 @@
 """Rows of the ops on two tensors, element by element."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from .. import work
@@ -57,21 +55,12 @@ _ADD_CHANGES = (
         outputs=_MIXED_OUTPUT,
         types=_MIXED,
     ),
-    Change(
-        (3, 9),
-        "s32",
-        types={"T1": _WITH_INTEGERS, "T2": _WITH_INTEGERS, "T3": _WITH_INTEGERS},
-    ),
+    Change((3, 9), "s32", types={"T1": _WITH_INTEGERS, "T2": _WITH_INTEGERS, "T3": _WITH_INTEGERS}),
 )
 _ADD_COMBINATIONS = (*_MIXED_COMBINATIONS, "s32, s32, s32")
 
 ROWS = (
-    _binary(
-        "Add",
-        "The sum.",
-        combinations=_ADD_COMBINATIONS,
-        changes=_ADD_CHANGES,
-    ),
+    _binary("Add", "The sum.", combinations=_ADD_COMBINATIONS, changes=_ADD_CHANGES),
     _binary(
         "Divide",
         "Input 0 divided by input 1.",
@@ -104,10 +93,7 @@ ROWS = (
         traits=("elementwise", "binary"),
     ),
     _binary(
-        "Subtract",
-        "Input 0 minus input 1.",
-        combinations=_ADD_COMBINATIONS,
-        changes=_ADD_CHANGES,
+        "Subtract", "Input 0 minus input 1.", combinations=_ADD_COMBINATIONS, changes=_ADD_CHANGES
     ),
     OpSchema(
         "Select",

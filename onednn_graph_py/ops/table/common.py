@@ -1,7 +1,5 @@
 """Ports, types and attributes that rows of several families share."""
 
-from __future__ import annotations
-
 from ..row import FLOATS, Attribute, Port
 
 T = {"T": FLOATS}  # one data type for all ports

@@ -1,19 +1,10 @@
 """Rows of the convolutions."""
 
-from __future__ import annotations
-
 from .. import rules, work
 from ..row import FLOATS, Attribute, Port
 from ..schema import OpSchema
 from ..shapes import convolution as shapes
-from .common import (
-    AUTO_PAD,
-    AUTO_PAD_SPELLING,
-    DATA_FORMAT,
-    PADS_BEGIN,
-    PADS_END,
-    STRIDES,
-)
+from .common import AUTO_PAD, AUTO_PAD_SPELLING, DATA_FORMAT, PADS_BEGIN, PADS_END, STRIDES
 
 _GEOMETRY = (
     STRIDES,

@@ -1,7 +1,5 @@
 """Rows of the ops that work on each element by itself, and of their backward ops."""
 
-from __future__ import annotations
-
 from .. import work
 from ..row import FLOATS, Attribute, Change, Port
 from ..schema import OpSchema

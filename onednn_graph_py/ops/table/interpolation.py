@@ -1,7 +1,5 @@
 """Rows of the ops that resize spatial dims."""
 
-from __future__ import annotations
-
 from .. import rules, work
 from ..row import FLOATS, Attribute, Port
 from ..schema import OpSchema

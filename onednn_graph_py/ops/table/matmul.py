@@ -1,7 +1,5 @@
 """The row of MatMul."""
 
-from __future__ import annotations
-
 from .. import rules, work
 from ..row import FLOATS, Attribute, Change, Port
 from ..schema import OpSchema

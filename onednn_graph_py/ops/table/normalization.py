@@ -1,7 +1,5 @@
 """Rows of normalization and softmax."""
 
-from __future__ import annotations
-
 from .. import rules, work
 from ..row import FLOATS, Attribute, Change, Port
 from ..schema import OpSchema
@@ -84,10 +82,7 @@ ROWS = (
             *_parameters("mean", "variance"),
             *_parameters("gamma", optional=True),
         ),
-        outputs=(
-            Port("diff_src", "T1"),
-            *_parameters("diff_gamma", "diff_beta", optional=True),
-        ),
+        outputs=(Port("diff_src", "T1"), *_parameters("diff_gamma", "diff_beta", optional=True)),
         types=NORM_TYPES,
         infer=shapes.batch_norm_backward,
         # Normalized again (2), summed with and without the gradient (3), three terms with their
@@ -119,10 +114,7 @@ ROWS = (
         "LayerNormBackward",
         "The gradients of LayerNorm.",
         inputs=(_DATA, _GRADIENT, *_parameters("mean", "variance"), *_AFFINE),
-        outputs=(
-            Port("diff_src", "T1"),
-            *_parameters("diff_gamma", "diff_beta", optional=True),
-        ),
+        outputs=(Port("diff_src", "T1"), *_parameters("diff_gamma", "diff_beta", optional=True)),
         types=NORM_TYPES,
         infer=shapes.layer_norm_backward,
         # As BatchNormTrainingBackward.
@@ -187,11 +179,7 @@ ROWS = (
                 since=(3, 8),
             ),
         ),
-        combinations=(
-            "f32, f32|bf16|f16, f32",
-            "bf16, f32|bf16, f32",
-            "f16, f32|f16, f32",
-        ),
+        combinations=("f32, f32|bf16|f16, f32", "bf16, f32|bf16, f32", "f16, f32|f16, f32"),
         changes=(
             Change(
                 (3, 8),

@@ -1,7 +1,5 @@
 """Rows of the quantization ops."""
 
-from __future__ import annotations
-
 from .. import rules, work
 from ..row import Attribute, Port
 from ..schema import OpSchema

@@ -1,7 +1,5 @@
 """Rows of the ops that only describe the graph."""
 
-from __future__ import annotations
-
 from .. import work
 from ..row import Port
 from ..schema import OpSchema

@@ -1,7 +1,5 @@
 """``python -m onednn_graph_py capture``."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Any

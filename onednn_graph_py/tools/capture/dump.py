@@ -1,7 +1,5 @@
 """Write the graphs that this process partitions as JSON."""
 
-from __future__ import annotations
-
 import contextlib
 import mmap
 import os

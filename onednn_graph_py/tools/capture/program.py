@@ -1,7 +1,5 @@
 """Run a program and keep the graphs that it partitions."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

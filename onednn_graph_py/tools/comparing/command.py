@@ -1,7 +1,5 @@
 """``python -m onednn_graph_py compare``."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
@@ -9,14 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...base.text.names import printable
-from ...base.text.options import (
-    add_command,
-    add_forms,
-    add_seed,
-    add_timeout,
-    at_least,
-    seconds,
-)
+from ...base.text.options import add_command, add_forms, add_seed, add_timeout, at_least, seconds
 from ...base.text.progress import show_progress
 from ..replay.cases import cases_of
 from ..replay.stages import Ended, read

@@ -1,7 +1,5 @@
 """The settings that a comparison varies, and all their combinations."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass, replace

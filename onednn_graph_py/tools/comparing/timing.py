@@ -1,7 +1,5 @@
 """Time calls in a worker, and summarize the times."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The worker process of a run: it compiles and calls a graph, and compares outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Changes around an op that may make it fuse: `Change`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 

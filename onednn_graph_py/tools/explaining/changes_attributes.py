@@ -1,7 +1,5 @@
 """Changes of an op's attributes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any

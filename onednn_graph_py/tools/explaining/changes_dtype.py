@@ -1,7 +1,5 @@
 """Changes of data types: of ops, parameters, regions and quantized tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from ...base.linked import linked_version

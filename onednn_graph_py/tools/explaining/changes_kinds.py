@@ -1,7 +1,5 @@
 """Changes that write an op in another way: the rules of `rewriting`, and others that may help."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Changes of operands' ranks, broadcasting and strides."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 

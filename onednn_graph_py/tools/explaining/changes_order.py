@@ -1,7 +1,5 @@
 """Changes of the order of ops and operands, and of a value's readers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

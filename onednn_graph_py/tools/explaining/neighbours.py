@@ -1,7 +1,5 @@
 """The pairs of ops that may fuse, by oneDNN's documented patterns."""
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Reasons why ops are unsupported, stay alone or run in parts, and changes that help."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass

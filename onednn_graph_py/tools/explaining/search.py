@@ -1,20 +1,12 @@
 """The search for changes that help."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ...model.building.value import Node, Value
-from . import (
-    changes_attributes,
-    changes_dtype,
-    changes_kinds,
-    changes_operands,
-    changes_order,
-)
+from . import changes_attributes, changes_dtype, changes_kinds, changes_operands, changes_order
 from .changes import Around, Change, Family, called
 from .probe import Probe, Tried, near_defect
 

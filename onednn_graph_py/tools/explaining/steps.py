@@ -1,7 +1,5 @@
 """Describe steps and partitions without running them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...base.errors import UnimplementedError

@@ -1,7 +1,5 @@
 """Measure the times of a model's steps, and compute their speeds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

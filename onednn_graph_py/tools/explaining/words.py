@@ -1,7 +1,5 @@
 """The text of an explanation, before it is formatted as plain text or HTML."""
 
-from __future__ import annotations
-
 from ...base.text.names import printable
 from ...base.text.numbers import bytes_text, seconds_text
 from ..inspect.labels import kinds_text, visible

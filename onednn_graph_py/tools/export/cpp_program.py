@@ -1,7 +1,5 @@
 """A graph as a C++ program against oneDNN's own header."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """The contents of an exported program in any language: tensors, ops and fills of inputs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

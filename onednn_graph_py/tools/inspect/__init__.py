@@ -3,10 +3,4 @@
 from .diagram import Diagram, diagram, repr_mimebundle
 from .profile import Profile, profile
 
-__all__ = [
-    "Diagram",
-    "Profile",
-    "diagram",
-    "profile",
-    "repr_mimebundle",
-]
+__all__ = ["Diagram", "Profile", "diagram", "profile", "repr_mimebundle"]

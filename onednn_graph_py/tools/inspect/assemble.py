@@ -1,7 +1,5 @@
 """Make a `Drawing` of ops, their tensors and groups: `assemble`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -50,8 +48,7 @@ _REMARKS: Mapping[Status, str] = {
 
 
 def _runnable(
-    groups: Sequence[tuple[Status, list[int]]],
-    ops: Sequence[DrawnOp],
+    groups: Sequence[tuple[Status, list[int]]], ops: Sequence[DrawnOp]
 ) -> list[tuple[Status, list[int]]]:
     """Sort groups so that each comes after those it reads from, else in the order of their ops."""
     made_by = {

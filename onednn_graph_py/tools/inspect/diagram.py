@@ -1,7 +1,5 @@
 """Diagrams of graphs, partitions and models: `diagram` and `Diagram`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Container, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Drawings in Graphviz's language, and as SVG through Graphviz."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The contents of a diagram in any form: ops, groups, terminals, edges."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

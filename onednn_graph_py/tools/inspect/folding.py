@@ -1,7 +1,5 @@
 """Fold large drawings: join the ops of groups, of groups that follow each other, and of scopes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The text in a diagram, before it is escaped for Mermaid or Graphviz."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Drawings as Mermaid text, which JupyterLab, GitHub and others draw."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

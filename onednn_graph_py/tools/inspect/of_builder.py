@@ -1,7 +1,5 @@
 """Make drawings of graphs that are not compiled: builders, the mirror's graphs and partitions."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

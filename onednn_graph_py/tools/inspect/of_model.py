@@ -1,7 +1,5 @@
 """Make drawings of compiled models, with their steps and layouts."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ Diagrams set all fill and text colours, so that they are equally legible on dark
 No information is shown by colour alone.
 """
 
-from __future__ import annotations
-
 from .drawing import Group
 
 # Paul Tol's qualitative scheme "light" with 40 % white, so that grey lines are visible on it, in

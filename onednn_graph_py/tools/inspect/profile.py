@@ -101,11 +101,7 @@ class Profile:
         calls = self._recorder.calls()
         seconds = self._recorder.seconds()
         models = [
-            _Model(
-                name,
-                tuple(tuple(shape) for shape in shapes),
-                tuple(steps),
-            )
+            _Model(name, tuple(tuple(shape) for shape in shapes), tuple(steps))
             for name, shapes, steps in self._recorder.models()
         ]
         for number, thread, first in calls.tolist():

@@ -1,7 +1,5 @@
 """Search for the kernels of a model's steps: another process runs it with the verbose log on."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections import Counter

@@ -1,7 +1,5 @@
 """The lines of oneDNN's verbose log about partitions and primitives that ran."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ writes to standard output, which the caller may need. Jobs come pickled on stand
 lines of JSON separate the parts of the log.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 import sys

@@ -1,7 +1,5 @@
 """Search for the first op of a model whose result is wrong."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass

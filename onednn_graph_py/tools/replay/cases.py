@@ -1,7 +1,5 @@
 """Find the graphs to run, in files, folders and patterns."""
 
-from __future__ import annotations
-
 import glob
 import os
 from collections.abc import Iterable

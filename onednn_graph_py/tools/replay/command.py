@@ -1,7 +1,5 @@
 """``python -m onednn_graph_py replay``."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
@@ -91,9 +89,7 @@ def add_replay(commands: Any) -> None:
         "--bisect", action="store_true", help="find the first wrong op; implies --verify"
     )
     parser.add_argument(
-        "--as-is",
-        action="store_true",
-        help="do not work around known oneDNN defects",
+        "--as-is", action="store_true", help="do not work around known oneDNN defects"
     )
     parser.add_argument("--bench", action="store_true", help="time calls")
     parser.add_argument("--threads", type=at_least(1), help="threads per call")

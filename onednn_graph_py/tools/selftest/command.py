@@ -1,7 +1,5 @@
 """``python -m onednn_graph_py selftest``."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """The families of random graphs, by name."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -4,8 +4,6 @@
 the attributes and other operands that fit the tensor, which an input or another op made.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Search for the smallest graph of each finding, for a model compiled by default."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections import Counter

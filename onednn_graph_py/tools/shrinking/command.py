@@ -1,7 +1,5 @@
 """``python -m onednn_graph_py shrink``."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from typing import Any

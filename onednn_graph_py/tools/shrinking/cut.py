@@ -1,7 +1,5 @@
 """Make graphs smaller: keep only some ops, or bypass an op."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Make a graph's dims smaller, such that dims that tensors share stay equal."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

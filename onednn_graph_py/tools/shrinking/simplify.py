@@ -1,7 +1,5 @@
 """Simplify graphs, keeping their ops: fewer inputs and attributes, plain data types and layouts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any

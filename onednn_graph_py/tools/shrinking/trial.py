@@ -5,8 +5,6 @@ module works around none: it compiles each partition with the layouts of the gra
 the results of earlier ones.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

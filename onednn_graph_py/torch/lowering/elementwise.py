@@ -120,11 +120,6 @@ def _to(at: Lowering, x: Value, *rest: Any, **options: Any) -> Value:
     return at.cast(x, at.dtype)
 
 
-@lowers(
-    aten.clone.default,
-    aten.alias.default,
-    aten.detach.default,
-    aten.lift_fresh_copy.default,
-)
+@lowers(aten.clone.default, aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default)
 def _same(at: Lowering, x: Value, **options: Any) -> Value:
     return x

@@ -79,10 +79,7 @@ def _dequantize_channels(
 
 
 def int8_linear(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    scale: torch.Tensor,
-    bias: torch.Tensor | None = None,
+    x: torch.Tensor, weight: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
     """Multiply by weights of 8 bits: what `integer_products` makes of several calls."""
     floats = weight.to(scale.dtype) * scale.reshape(-1, 1)

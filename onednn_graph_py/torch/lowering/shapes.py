@@ -17,10 +17,7 @@ aten = torch.ops.aten
 MOST = 2**62  # ends of slices from here on mean the end of the dim
 
 
-@lowers(
-    aten.view.default,
-    aten._unsafe_view.default,
-)
+@lowers(aten.view.default, aten._unsafe_view.default)
 def _reshape(at: Lowering, x: Value, *rest: Any) -> Value:
     return at.reshaped(x, at.argument(0).shape, at.result.shape)
 
