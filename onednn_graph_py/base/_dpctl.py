@@ -81,10 +81,7 @@ def _import(what: str) -> Any:
 
 
 def address_of(value: object, kind: str, what: str) -> int:
-    """Return the address of the C++ object of a dpctl object of class `kind`, or an int itself.
-
-    - raises `TypeError`: the value is of another type
-    """
+    """Return the address of the C++ object of a dpctl object of class `kind`, or an int itself."""
     dpctl = sys.modules.get("dpctl")
     if dpctl is not None and isinstance(value, getattr(dpctl, kind)):
         load(what)
@@ -114,8 +111,7 @@ def object_at(address: int, kind: str, what: str) -> Any:
 def array_of(source: object, what: str) -> npt.NDArray[Any] | memoryview:
     """Describe an object with ``__sycl_usm_array_interface__`` to NumPy, without reading it.
 
-    - returns: it keeps the memory alive. A memoryview stands for raw memory.
-    - raises `TypeError`: the interface is missing or malformed
+    The result keeps the memory alive; a memoryview stands for raw memory.
     """
     interface = getattr(source, "__sycl_usm_array_interface__", None)
     if not isinstance(interface, dict):
@@ -131,12 +127,7 @@ def array_of(source: object, what: str) -> npt.NDArray[Any] | memoryview:
 
 
 def require_usm(address: object, context: int, what: str) -> str:
-    """Return the kind of unified shared memory at an address, in a context.
-
-    - `context`: address of the sycl::context
-    - returns: ``shared``, ``host`` or ``device``
-    - raises `InvalidArgumentsError`: the address is not unified shared memory of the context
-    """
+    """Return ``shared``, ``host`` or ``device``, the kind of memory at an address in a context."""
     if not isinstance(address, (int, np.integer)) or isinstance(address, bool):
         raise TypeError(f"{what}: expected an int, got {type(address).__name__}")
     query = _pointer_type_query(_interface_library(load(what)))
@@ -173,11 +164,7 @@ def memory_at(address: int, nbytes: int, queue: Any) -> Any:
 
 
 class UsmBytes:
-    """Bytes of USM memory, with the interface of SYCL's arrays.
-
-    - `queue`: a queue of the memory's context
-    - `owner`: an object to keep alive
-    """
+    """Bytes of USM memory, with the interface of SYCL's arrays; they keep `owner` alive."""
 
     def __init__(self, address: int, nbytes: int, queue: Any, owner: object = None) -> None:
         self.owner = owner

@@ -29,10 +29,7 @@ Mask = Value | Array
 
 
 def checked(given: Any, heads: Heads, b: GraphBuilder, dtypes: tuple[str, ...]) -> Mask | None:
-    """Return a mask as a value, or as an array to add; raise an error if it does not fit.
-
-    - `dtypes`: the data types of values, besides boolean
-    """
+    """Return a mask as a value of these types, or as an array to add; raise if it does not fit."""
     if given is None:
         return None
     mask: Mask
@@ -193,9 +190,7 @@ def _masked_rows(mask: Mask | None) -> Array | bool:
 def _shown(x: Value, heads: Heads, *, name: str | None) -> tuple[Value, Value]:
     """Replace rows of -inf by rows of 0.
 
-    - `x`: a mask to add
-    - returns: as `x`, but 0 in rows that are -inf throughout
-    - returns: what to multiply the attention's result by: 0 in these rows, 1 in others
+    Return what to multiply the attention's result by too: 0 in these rows, 1 in others.
     """
     b, dtype = x.builder, x.dtype
     if x.ndim == 1:

@@ -19,10 +19,7 @@ class NotLowered(Exception):
 
 
 class Place:
-    """The place of an op while it is lowered: what its function may use.
-
-    - `b`: what the function adds ops to
-    """
+    """The place of an op while it is lowered: the builder, and what else its function may use."""
 
     def __init__(self, b: GraphBuilder) -> None:
         self.b = b

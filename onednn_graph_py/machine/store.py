@@ -72,11 +72,7 @@ def folder() -> Path:
 
 
 def place(name: str, *about: Any) -> Path:
-    """Return the file that stores results for these facts on this machine.
-
-    - `name`: the name of a folder in the cache
-    - `*about`: further facts that the results depend on, which JSON can hold
-    """
+    """Return the file that stores results for these facts, which JSON can hold, on this machine."""
     digest = hashlib.sha256(json.dumps(facts(*about)).encode()).hexdigest()[:12]
     return folder() / name / f"{version().release}-{digest}.json"
 
@@ -127,11 +123,7 @@ def _save(file: Path, found: Any, put: Callable[[Path, Path], Any]) -> None:
 
 
 class Entries:
-    """Results on disk by a key, a file each, so that any number of processes read and write.
-
-    - `name`: the name of a folder in the cache
-    - `*about`: further facts that the results depend on, which JSON can hold
-    """
+    """Results on disk by a key, a file each, so that any number of processes read and write."""
 
     def __init__(self, name: str, *about: Any) -> None:
         self.folder = place(name, *about).with_suffix("")

@@ -17,10 +17,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 class Attached:
-    """A function whose first parameter is the object; it is imported when first used.
-
-    - `module`: the module, as in ``from onednn_graph_py.module import name``
-    """
+    """A module's function, whose first parameter is the object; it is imported when first used."""
 
     def __init__(self, module: str, name: str) -> None:
         self.module = module

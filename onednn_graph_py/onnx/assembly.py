@@ -89,10 +89,7 @@ class Assembly:
         return constant
 
     def lower(self, node: ir.Node) -> None:
-        """Add a node.
-
-        - raises `NotLowered`: the reason why it can't be; the builder is as it was
-        """
+        """Add a node; if it raises NotLowered, with the reason, the builder is as it was."""
         c = self.b.contents
         before = len(c.inputs), len(c.constants), len(c.nodes), len(self._constants)
         try:
@@ -154,10 +151,7 @@ class Assembly:
     def island(
         self, island: Island, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
     ) -> None:
-        """Add a host step that runs nodes outside of oneDNN.
-
-        - raises `OneDNNError`: a tensor that it reads or makes can't be one of a builder
-        """
+        """Add a host step that runs nodes outside of oneDNN."""
         tensors = [self.survey.tensors[v] for v in outputs]
         shapes = IslandShapes([(t.dims, t.dtype) for t in tensors])
         for index in range(len(tensors[0].shapes)):
@@ -174,10 +168,7 @@ class Assembly:
 
 
 class IslandShapes:
-    """The shapes of an island's results, by those of its operands; ONNX inferred them.
-
-    - `general`: list of (shape, dtype), with -1 for dims that can differ
-    """
+    """The shapes of an island's results, by those of its operands; ONNX inferred them."""
 
     def __init__(self, general: list[tuple[Shape, str]]) -> None:
         self.general = general
@@ -188,8 +179,7 @@ class IslandShapes:
     ) -> None:
         """Take the shapes of one of the sets of dims of a survey.
 
-        - raises `NotGeneral`: the same operands gave others before, as the shapes follow from
-          numbers
+        It raises NotGeneral if the same operands gave others before.
         """
         key = tuple(found.tensors[v].shapes[index] for v in inputs)
         made = [(found.tensors[v].shapes[index], found.tensors[v].dtype) for v in outputs]

@@ -42,9 +42,7 @@ LOOPS = frozenset(
 class Budget:
     """What may still be computed; nodes that would take more stay in the model.
 
-    - `weights`: the bytes of the model's weights, in whose proportion more may be computed by
-      default
-    - `most`: bytes and work that were asked for instead
+    By default it is in proportion to the bytes of the model's weights.
     """
 
     def __init__(self, weights: Iterable[int] = (), most: Most = (None, None)) -> None:

@@ -49,11 +49,7 @@ def divided(trial: Assembly, found: Survey) -> Division[ir.Node]:
 
 
 def first_island(rest: Sequence[ir.Node], breaking: Sequence[ir.Node]) -> list[ir.Node]:
-    """Return the nodes of a rest that run before all that oneDNN may take.
-
-    - `rest`: nodes whose dims are not known yet
-    - `breaking`: those of them whose operands are there
-    """
+    """Return the nodes of a rest that run before all that oneDNN may take, and `breaking`."""
     made = {v: n for n in rest for v in n.outputs}
 
     def reads(node: ir.Node) -> list[ir.Node]:

@@ -59,10 +59,7 @@ def only_reader(value: ir.Value) -> ir.Node | None:
 
 
 class Edits:
-    """Changes to the graph of a model.
-
-    - `activations`: see `load`
-    """
+    """Changes to the graph of a model."""
 
     def __init__(self, model: ir.Model, activations: Activations = "exact") -> None:
         self.model = model

@@ -28,10 +28,7 @@ Inferred = tuple[str, "Shape | None"]
 
 
 class NodeFacts:
-    """Answers about one node of a model; kept with it, since each asks ONNX anew.
-
-    - `opsets`: the versions of the domains
-    """
+    """Answers about one node of a model; kept with it, since each asks ONNX anew."""
 
     def __init__(self, node: ir.Node, opsets: Mapping[str, int]) -> None:
         self.node = node
@@ -63,11 +60,7 @@ class NodeFacts:
         index: int,
         captured: Mapping[str, Tensor] | None = None,
     ) -> list[Inferred] | None:
-        """Infer the results for one of the sets of dims; None if ONNX can't.
-
-        - `index`: which of the sets of dims
-        - `captured`: what its subgraphs read from outside, by name
-        """
+        """Infer the results for one of the sets of dims; None if ONNX can't."""
         if self._schema is None:
             return None
         types, data = {}, {}

@@ -91,12 +91,7 @@ class InputCheck:
 
 
 class Inputs:
-    """The inputs of a model.
-
-    - `model`: its name in messages
-    - `values`: in the model's order
-    - `defaults`: those that have weights as defaults
-    """
+    """The inputs of a model, in its order; `defaults` are those that have weights as defaults."""
 
     def __init__(self, model: str, values: Iterable[ir.Value], defaults: Iterable[str]) -> None:
         self.model = model
@@ -110,10 +105,7 @@ class Inputs:
     def arrays(
         self, given: Sequence[Any], named: Mapping[str, Any]
     ) -> tuple[tuple[str, ...], list[Any]]:
-        """Return the names of the inputs that a call gives, in the model's order, and arrays.
-
-        - raises `OneDNNError`: inputs are missing or don't fit
-        """
+        """Return the names of the inputs that a call gives, in the model's order, and arrays."""
         names, values = self.ordered(given, named)
         return names, [
             self.checks[n].array(self.model, a) for n, a in zip(names, values, strict=True)

@@ -28,14 +28,10 @@ def model_of(
     opsets: Mapping[str, int],
     ir_version: int,
 ) -> onnx.ModelProto:
-    """Return nodes as a model.
+    """Return nodes, in an order in which they can run, as a model.
 
     Nodes that rewrites made may be of a newer opset than the file; then all are of the newer one.
-
-    - `nodes`: in an order in which they can run
-    - `inputs`: what it reads, with data types; the model's own types are taken for those that are
-      none of `TYPES`
-    - `known`: what becomes an initializer
+    The model's own types are taken for inputs' that are none of `TYPES`.
     """
     taken = []
     for value, dtype in inputs.items():

@@ -63,12 +63,9 @@ class Misinferred(InvalidShapeError):
 
 
 class Island:
-    """A model that runs outside of oneDNN.
+    """A model that runs outside of oneDNN; the options' `fallback` says what runs it.
 
-    - `label`: its name in messages
-    - `options`: its `fallback` says what runs it, or that the first that takes it does, with its
-      `threads`
-    - `weights`: numbers that the model lacks, if it is a file's whole model
+    `weights` are numbers that the model lacks, if it is a file's whole model.
     """
 
     def __init__(

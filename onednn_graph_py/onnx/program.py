@@ -42,10 +42,7 @@ def island_of(
     leaving: Callable[[ir.Value], bool],
     options: Options,
 ) -> tuple[Island, list[ir.Value], list[ir.Value]]:
-    """Return nodes as an island, what it reads, and what it makes.
-
-    - `leaving`: whether a result is read elsewhere
-    """
+    """Return nodes as an island, what it reads, and what it makes."""
     inside = {v for n in nodes for v in n.outputs if v.name}
     inputs: dict[ir.Value, str] = {}
     known: dict[ir.Value, Array] = {}
@@ -227,10 +224,7 @@ class Program:
         return True
 
     def require_shapes(self, found: Survey, index: int) -> None:
-        """Compare the shapes that the builder infers with those of a survey.
-
-        - raises `NotGeneral`: they differ
-        """
+        """Raise NotGeneral if the builder infers other shapes than a survey."""
         made = self.assembly
         if made is None:
             return

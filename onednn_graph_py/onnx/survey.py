@@ -108,11 +108,7 @@ def _captured(graph: ir.Graph) -> Iterator[ir.Value]:
 
 
 def survey(section: Section, sets: Sequence[Mapping[ir.Value, Shape]]) -> Survey:
-    """Walk the nodes of a section for sets of input dims.
-
-    - raises `NotGeneral`: there are several sets, and one of them runs other nodes
-    - raises `GraphFormatError`: a tensor would be absurdly large, or a file of weights was cut
-    """
+    """Walk the nodes of a section for sets of input dims; NotGeneral if one of them runs others."""
     require_files(section.files)
     made = Survey()
     for value in section.inputs:

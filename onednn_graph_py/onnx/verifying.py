@@ -25,9 +25,7 @@ def verified(
 ) -> Verification:
     """Run a model in onnxruntime, or in onnx's reference without it, and compare.
 
-    - `names`: of the outputs
-    - `results`: what is to be right
-    - `rtol`, `atol`: what is allowed, relative to an output's largest number, and absolute
+    `rtol` is relative to an output's largest number.
     """
     island = Island(model, "the model", Options())
     made = island.named({n: a for n, a in inputs.items() if n in island.names})

@@ -74,11 +74,9 @@ def _run_of(key: int, most: int) -> re.Pattern[bytes]:
 
 
 def check_counts(content: bytes) -> None:
-    """Raise if a model has more messages or fields than it may, or is no message of protobuf.
+    """Raise GraphFormatError if a model has too many messages or fields, or is none of protobuf's.
 
     Only keys and lengths are read; what they lead to is passed over.
-
-    - raises `GraphFormatError`
     """
     try:
         _count(content)

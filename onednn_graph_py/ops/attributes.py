@@ -48,12 +48,7 @@ def _converted(at: str, type_: str, value: Any) -> AttributeValue:
 
 
 def canonical(label: str, attribute: Attribute, value: Any) -> AttributeValue:
-    """Return one attribute's value in the type that the library accepts.
-
-    - raises `TypeError`: the value is of another type than the attribute
-    - raises `InvalidArgumentsError`: the value is an empty list or string, or too large
-    - raises `InvalidGraphOpError`: the value is not allowed
-    """
+    """Return one attribute's value in the type that the library accepts; raise if it fits none."""
     at = f"{label}: attribute {attribute.name}"
     made = _converted(at, attribute.type, value)
     if attribute.allowed and isinstance(made, str):
@@ -79,14 +74,7 @@ def normalize(
 ) -> dict[str, AttributeValue]:
     """Return all attributes of an op in the types that the library accepts, by name.
 
-    - `schema`: the op's row for the oneDNN in question
-    - `label`: the op's name in messages
-    - `newest`: the op of the newest version, to distinguish newer attributes from misspelt ones
-    - raises `TypeError`: a value is of another type than its attribute
-    - raises `InvalidArgumentsError`: a value is an empty list or string, or too large
-    - raises `InvalidGraphOpError`: an attribute does not exist, is missing, or has a value that is
-      not allowed
-    - raises `UnimplementedError`: a newer oneDNN brought the attribute
+    The op of the `newest` version tells newer attributes from misspelt ones.
     """
     made = {}
     for name, value in attrs.items():

@@ -11,10 +11,7 @@ from .terms import Version
 
 
 def row(kind: str) -> OpSchema:
-    """Return the row of a kind, in its newest form.
-
-    - raises `InvalidArgumentsError`: oneDNN has no such op kind
-    """
+    """Return the row of a kind, in its newest form; raise if oneDNN has no such kind."""
     if kind not in OPS:
         _core.op(0, kind)  # raises, and names the nearest kind
     return OPS[kind]

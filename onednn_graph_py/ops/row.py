@@ -128,10 +128,7 @@ class Row:
         return shapes, {**attrs, **self.sample_attrs}
 
     def at(self: R, version: Version) -> R:
-        """Return the op of a version of oneDNN; each call returns the same object.
-
-        - raises `LookupError`: that version does not have the op
-        """
+        """Return the op of a version of oneDNN, the same each time; LookupError if it has none."""
         return cast(R, _at(self, version))
 
     def counts(self, ports: Literal["inputs", "outputs"]) -> range | tuple[int, ...]:

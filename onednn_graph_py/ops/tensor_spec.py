@@ -34,10 +34,7 @@ SpecLike = Any  # a `TensorSpec`, a pair (shape, dtype), a logical tensor, or an
 
 
 def spec_of(value: SpecLike) -> TensorSpec:
-    """Return the `TensorSpec` of an object with a shape and a data type.
-
-    - raises `TypeError`: the object is none of `SpecLike`
-    """
+    """Return the `TensorSpec` of an object with a shape and a data type."""
     if isinstance(value, TensorSpec):
         return value
     if hasattr(value, "get_data_type"):  # a logical tensor

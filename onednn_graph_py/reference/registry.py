@@ -45,10 +45,7 @@ def references(rows: Mapping[str, Implementation]) -> None:
 
 
 def implementation(kind: str) -> Implementation:
-    """Return the function that computes an op.
-
-    - raises `UnimplementedError`: the op has no reference
-    """
+    """Return the function that computes an op; UnimplementedError if there is none."""
     found = _IMPLEMENTATIONS.get(kind)
     if found is None:
         why = _WITHOUT_MEANING.get(kind, "it is not implemented yet")

@@ -69,12 +69,7 @@ class Windows:
         return every[(slice(None), slice(None), *starts, *elements)]
 
     def spread(self, values: Array, spatial: Sequence[int]) -> Array:
-        """Add each window's elements to the data at their places: the transpose of `over`.
-
-        - `values`: windows of the shape that `over` returns
-        - `spatial`: the data's spatial dims
-        - returns: (batch, channels, spatial)
-        """
+        """Add each window's elements to the data at their places: the transpose of `over`."""
         rank = len(self.count)
         padded = np.zeros((*values.shape[:2], *self._padded(spatial)), values.dtype)
         for element in itertools.product(*(range(k) for k in self.kernel)):

@@ -8,10 +8,7 @@ from .document import GraphDocument, Place, TensorRecord
 
 
 def check_links(document: GraphDocument) -> None:
-    """Check that ids are unique, data types agree, and ops form no cycle.
-
-    - raises `GraphFormatError`
-    """
+    """Check that ids are unique, data types agree, and ops form no cycle."""
     first: dict[int, int] = {}
     for i, op in enumerate(document.graph):
         if first.setdefault(op.id, i) != i:
@@ -37,8 +34,6 @@ def in_order(document: GraphDocument) -> list[int]:
     """Return indices into ``graph`` such that each op comes after those whose results it reads.
 
     Apart from that, ops keep the order of the file.
-
-    - raises `GraphFormatError`: ops form a cycle; the message names the ops of one cycle
     """
     maker = {t.id: i for i, op in enumerate(document.graph) for t in op.outputs}
     before = [
@@ -57,8 +52,6 @@ def check_agreement(document: GraphDocument) -> None:
     """Check that all places give a tensor the same shape, and a graph's input the same strides.
 
     For other tensors oneDNN uses the strides that their maker gives, so readers may give others.
-
-    - raises `GraphFormatError`
     """
     made = document.produced()
     seen: dict[int, tuple[Place, TensorRecord]] = {}

@@ -5,6 +5,8 @@ that load one file share their memory. Nothing in a file is run: `load_model` bu
 again, and each op is checked as if it were new.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import mmap
@@ -92,10 +94,9 @@ def write(
     arrays: Iterable[npt.NDArray[Any] | None],
     measured: Paces,
 ) -> None:
-    """Write the file of a model.
+    """Write the file of a model; if that fails, what was there before stays.
 
-    - `header`: its "graph" has the "constants": the shape, data type and name of each of the arrays
-    - raises `OSError`: the file can't be written; what was there before stays
+    The header's "graph" has the "constants": shape, data type and name of each of the arrays.
     """
     constants = [np.ascontiguousarray(a).reshape(-1).view(np.uint8).data for a in arrays]
     header |= {
@@ -251,11 +252,7 @@ def _decoded(value: Any) -> Any:
 
 
 def load_model(path: str) -> Any:
-    """Compile the model of a file that `save` wrote; see `load`, which names the file in errors.
-
-    - raises `GraphFormatError`: it was cut or changed, or a newer package wrote it
-    - raises `OneDNNError, TypeError`: an op or an option is invalid
-    """
+    """Compile the model of a file that `save` wrote; see `load`, which names the file in errors."""
     try:
         header, memory = _read(path)
         constants = _constants(header, memory)

@@ -147,10 +147,6 @@ def values_of(source: JSONSource) -> Any:
     """Return the JSON values of a source.
 
     Objects become `JSONObject`; numbers that fit into no 64-bit type become `LongNumber`.
-
-    - raises `GraphFormatError`: the source is not a regular file, too large, not UTF-8 or not JSON
-    - raises `OSError`: the file can't be opened
-    - raises `TypeError`: `source` is of another type
     """
     path = file_of(source)
     if path is not None:

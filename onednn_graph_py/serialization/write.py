@@ -1,5 +1,7 @@
 """Write a graph as text in the library's own format."""
 
+from __future__ import annotations
+
 import io
 import os
 from collections.abc import Callable, Iterable, Mapping

@@ -13,8 +13,6 @@ def cpus(root: str = "/") -> int | None:
     """Return how many CPUs this process's control groups let it have, rounded up; None if all.
 
     Both versions of control groups count, and the groups around its own.
-
-    - `root`: the folder where the system's files are
     """
     try:
         lines = Path(root, "proc/self/cgroup").read_text().splitlines()

@@ -9,12 +9,7 @@ import sys
 
 
 def require_main_interpreter() -> None:
-    """Raise in a subinterpreter.
-
-    Up to Python 3.11, loading the extension there would wait for ever.
-
-    - raises `ImportError`
-    """
+    """Raise ImportError in a subinterpreter, where Python up to 3.11 would wait for ever."""
     current, main = (
         ctypes.pythonapi.PyInterpreterState_Get,
         ctypes.pythonapi.PyInterpreterState_Main,
@@ -28,10 +23,7 @@ def require_main_interpreter() -> None:
 
 
 def require_gil() -> None:
-    """Raise if the GIL stays disabled although the extension, which needs it, is loaded.
-
-    - raises `ImportError`
-    """
+    """Raise ImportError if the GIL stays disabled although the extension needs it."""
     is_enabled = getattr(sys, "_is_gil_enabled", None)  # from Python 3.13 on
     if is_enabled is not None and not is_enabled():
         raise ImportError(

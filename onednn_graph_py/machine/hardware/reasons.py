@@ -50,11 +50,7 @@ def no_cpu(runtime: str, failures: Sequence[Failure]) -> Missing:
 
 
 def no_gpu(onednn: Mapping[str, Any], failures: Sequence[Failure]) -> Missing:
-    """Return why there is no GPU.
-
-    - `onednn`: the result of `onednn_graph_py.version`
-    - `failures`: the failures of the search for devices
-    """
+    """Return why there is no GPU, after these failures of the search for devices."""
     runtime = str(onednn["gpu_runtime"])
     if runtime not in ("SYCL", "OpenCL"):
         release = f"oneDNN {version_t(onednn).release}"

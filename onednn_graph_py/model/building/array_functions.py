@@ -46,10 +46,7 @@ class Row:
 
 
 def row_of(name: str) -> Row:
-    """Return the row of a function. Ufuncs that the table lacks are host steps.
-
-    - raises `UnimplementedError`: it is neither
-    """
+    """Return the row of a function. Ufuncs that the table lacks are host steps."""
     if name not in TABLE and not is_ufunc(name):
         raise UnimplementedError(
             f"np.{name} at {caller()} can't be traced: it has no ops and is no host step; "

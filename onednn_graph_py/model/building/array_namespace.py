@@ -199,10 +199,7 @@ NAMESPACE = ArrayNamespace()
 
 
 def namespace_of(value: Value, *, api_version: str | None = None) -> ArrayNamespace:
-    """Return the namespace of values.
-
-    - raises `InvalidArgumentsError`: it has another version of the Array API
-    """
+    """Return the namespace of values; raise if it has another version of the Array API."""
     if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
         raise InvalidArgumentsError(f"the Array API of values is 2024.12, got {api_version!r}")
     return NAMESPACE

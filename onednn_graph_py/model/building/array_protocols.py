@@ -1,5 +1,7 @@
 """NumPy's protocols and methods for values; `methods.py` attaches them."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

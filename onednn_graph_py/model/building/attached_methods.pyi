@@ -80,7 +80,7 @@ class ArrayMethods:
     ) -> Any:
         """Call a NumPy function on values: ``__array_function__``."""
     def __array_namespace__(self, *, api_version: str | None = None) -> ArrayNamespace:
-        """Return the namespace of values."""
+        """Return the namespace of values; raise if it has another version of the Array API."""
     def __array_ufunc__(self, ufunc: Any, method: str, /, *inputs: Any, **kwargs: Any) -> Any:
         """Call a NumPy ufunc on values: ``__array_ufunc__``."""
     def _instead(self, name: str) -> str:

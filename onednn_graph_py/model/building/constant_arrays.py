@@ -57,9 +57,7 @@ def lies_apart(stored: npt.NDArray[Any]) -> bool:
 def placed(values: npt.NDArray[Any], dtype: str, name: str, copy: bool | None) -> npt.NDArray[Any]:
     """Return a view of the caller's array, or a copy as `owned` makes it.
 
-    - `values`: the caller's array, with elements of `dtype`
-    - `copy`: whether to copy; None copies only an array that can't be used where it lies
-    - raises `InvalidArgumentsError`: `copy` is False, and the array can't be used where it lies
+    Without `copy`, only an array that can't be used where it lies is copied; False raises then.
     """
     why = "4-bit integers, which must be packed" if dtype in _PACKED else _misfit(values)
     if copy is False and why is not None:

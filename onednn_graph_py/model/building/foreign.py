@@ -38,13 +38,7 @@ class ForeignNode(Node):
 
 
 def require_ops(nodes: Sequence[Node], leaves: Sequence[Value], what: str) -> None:
-    """Raise unless a graph has only oneDNN's ops and data types, as files of graphs need.
-
-    - `leaves`: the inputs and constants
-    - `what`: the file's kind, for messages
-    - raises `InvalidGraphError`: it has a host step, a view, or an input or constant of a data type
-      that oneDNN lacks
-    """
+    """Raise unless a graph has only oneDNN's ops and data types, as files of graphs need."""
     for node in nodes:
         if isinstance(node, ForeignNode):
             told = "host step" if isinstance(node, HostNode) else "view"

@@ -137,11 +137,7 @@ def parts_of(result: Any) -> tuple[Array, ...]:
 
 
 def host_step(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Add a call of a NumPy function to the graph of the values among its arguments.
-
-    - raises `InvalidArgumentsError`: NumPy refuses the arguments
-    - raises `InvalidDataTypeError`: a result has a data type that no value can have, such as f64
-    """
+    """Add a call of a NumPy function to the graph of the values among its arguments."""
     values: list[Value] = []
 
     def slot(given: Any) -> Any:

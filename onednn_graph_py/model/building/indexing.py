@@ -14,12 +14,7 @@ Item = int | tuple[int | None, int | None, int] | None
 
 
 def items_of(index: Any, ndim: int) -> tuple[Item, ...]:
-    """Return an index, one item for each dim of the tensor and each new dim.
-
-    - `ndim`: the number of dims of the tensor
-    - raises `InvalidIndexError`: there are more indices than dims
-    - raises `InvalidArgumentsError`: it is not a basic index of NumPy with positive steps
-    """
+    """Return one item of a basic index for each dim of a tensor of `ndim` dims and each new dim."""
     given = list(index) if isinstance(index, tuple) else [index]
     dims = sum(1 for i in given if i is not None and i is not Ellipsis)
     if dims > ndim:
@@ -71,8 +66,7 @@ def indexed(
 ) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
     """Return the offset, the dims and the strides of the indexed part of a tensor.
 
-    - `dims`: -1 for an unknown one, which stays unknown; the offset means nothing then
-    - raises `InvalidIndexError`: a position is out of range
+    An unknown dim, -1, stays unknown; the offset means nothing then.
     """
     offset, axis = 0, 0
     made: list[tuple[int, int]] = []

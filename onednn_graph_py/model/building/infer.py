@@ -11,10 +11,7 @@ from .value import Node, is_whole
 def infer_shapes(
     builder: GraphBuilder, given: Mapping[int, tuple[int, ...]]
 ) -> dict[int, tuple[int, ...]]:
-    """Infer all values' shapes by id from those of the inputs.
-
-    - raises `InvalidShapeError`: shapes don't fit together, or one can't be inferred
-    """
+    """Infer all values' shapes by id from those of the inputs; raise if one can't be inferred."""
     shapes: dict[int, tuple[int, ...]] = dict(given)
     for value in builder.constants:
         shapes[value.id] = value.shape or ()
@@ -23,10 +20,7 @@ def infer_shapes(
 
 
 def infer_rest(nodes: Sequence[Node], shapes: dict[int, tuple[int, ...]]) -> None:
-    """Infer the shapes of constants and results that are missing, and add them.
-
-    - raises `InvalidShapeError`: one can't be inferred
-    """
+    """Infer the shapes of constants and results that are missing, and add them."""
     missing = [n for n in nodes if any(v.id not in shapes for v in n.outputs)]
     for value in (v for n in nodes for v in n.inputs if v.data is not None):
         shapes.setdefault(value.id, value.shape or ())

@@ -42,11 +42,7 @@ def is_number(given: Any) -> bool:
 
 
 def type_of(dtype: Any, b: Any) -> str:
-    """Return the data type that NumPy's functions are given.
-
-    - `b`: the builder of the values
-    - raises `InvalidArgumentsError`: oneDNN and NumPy mean two types by it
-    """
+    """Return the data type that NumPy's functions get; raise if oneDNN means another by it."""
     if type(dtype) is str and dtype in ("u4", "u8"):
         raise InvalidArgumentsError(
             f"{dtype!r} is {np.dtype(dtype)} for NumPy, and a smaller type for oneDNN; write "
@@ -57,13 +53,10 @@ def type_of(dtype: Any, b: Any) -> str:
 
 
 def result_type(*given: Any) -> str:
-    """Return NumPy's data type of a result.
+    """Return NumPy's data type of a result; raise if no value has it, such as f64.
 
     Numbers, and lists of them, have none of their own; nor have arrays and values of integers next
     to a value of floating-point numbers, where NumPy would go to f64.
-
-    - raises `InvalidDataTypeError`: an array has a data type that no value has, such as f64 and
-      complex numbers
     """
     values = [v for v in given if isinstance(v, Value)]
     floats = [v for v in values if v.dtype in FLOATS]
@@ -116,10 +109,7 @@ def in_type(value: Value, dtype: str) -> Value:
 
 
 def combined(kind: str, *given: Any) -> Value | None:
-    """Add an op of operands, cast where it does not take their data types together.
-
-    - returns: None if the op does not compute in NumPy's data type of the result
-    """
+    """Add an op of operands, cast if needed; None if it does not compute in NumPy's data type."""
     dtype = result_type(*given)
     values = [v for v in given if isinstance(v, Value)]
     if dtype not in FLOATS and dtype != "s32":

@@ -8,10 +8,7 @@ from typing import Any
 
 
 def run_order(before: Sequence[Collection[int]]) -> list[int]:
-    """Return indices in order, but each after those in its entry of `before`.
-
-    - raises `graphlib.CycleError`: the entries form a cycle
-    """
+    """Return indices in order, but each after those in its entry of `before`; raise in a circle."""
     TopologicalSorter(dict(enumerate(before))).prepare()
     placed: dict[int, None] = {}
     stack = list(reversed(range(len(before))))

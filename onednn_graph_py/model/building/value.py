@@ -153,11 +153,7 @@ class Node:
         return f"{self.signature} {[v.dtype for v in self.inputs]} {outputs}"
 
     def infer(self, inputs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-        """Return the outputs for inputs of these shapes.
-
-        - raises `OneDNNError`: the shapes don't fit together, or give other outputs than the node
-          has
-        """
+        """Return the outputs for inputs of these shapes; raise if these don't fit together."""
         outputs = [TensorSpec(v.shape, v.dtype) for v in self.outputs]
         return check(self.kind, inputs, self.attrs, outputs, name=self.name)
 

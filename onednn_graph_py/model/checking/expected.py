@@ -151,12 +151,7 @@ def compute(
     after: Callable[[Node, int, Array, Array], Array] | None = None,
     kept: dict[int, list[tuple[Array, Array]]] | None = None,
 ) -> None:
-    """Add the values that nodes make to those that are known.
-
-    - `nodes`: in an order of execution
-    - `known`: by the value's id
-    - `fpmath_mode`, `after`, `kept`: as for `reference_values`
-    """
+    """Add the values that nodes, in an order of execution, make to those that are known, by id."""
     for node in nodes:
         if node.kind == "End":
             continue
@@ -250,10 +245,7 @@ def _differences(got: Array, want: Array) -> Array:
 
 
 def largest_difference(one: Array, other: Array) -> float:
-    """Return the largest difference of elements of two arrays; infinite if only one is NaN.
-
-    - `one`, `other`: they have the same shape
-    """
+    """Return the largest difference of two arrays' elements; infinite if only one is NaN."""
     differences = _differences(one.astype(np.float64), other.astype(np.float64))
     return float(differences.max(initial=0.0))
 

@@ -155,12 +155,7 @@ def _whole(found: IntegerRange) -> Fill:
 def fills_of(
     builder: GraphBuilder, shapes: Mapping[int, tuple[int, ...]] | None = None
 ) -> dict[int, Fill]:
-    """Choose numbers that suit each input.
-
-    - `shapes`: shapes of inputs with unknown dims, by id
-    - returns: the fills by the inputs' ids
-    - raises `InvalidShapeError`: dims are unknown, or shapes don't fit together
-    """
+    """Choose numbers that suit each input; return them by the inputs' ids."""
     readers = _readers(builder)
     given = {v.id: (shapes or {}).get(v.id, v.shape or ()) for v in builder.inputs}
     found = {v.id: _fill(v, given[v.id], readers) for v in builder.inputs}
@@ -195,10 +190,7 @@ def _of_the_size_of_sums(
 
 
 def fill_of_constant(builder: GraphBuilder, value: Value) -> Fill:
-    """Choose numbers for a constant whose values are not kept.
-
-    - `value`: a constant of that builder
-    """
+    """Choose numbers for a constant of a builder whose values are not kept."""
     found = _fill(value, value.shape or (), _readers(builder))
     if isinstance(found, Fill):
         return found

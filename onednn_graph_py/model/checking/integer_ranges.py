@@ -58,11 +58,7 @@ class IntegerRange:
 
 
 def range_of(value: Value, readers: Mapping[int, Sequence[tuple[Node, int]]]) -> IntegerRange:
-    """Return the whole range of an 8-bit or 4-bit integer input; s8 weights get half of theirs.
-
-    - `readers`: mapping of int to sequence of (Node, int), the nodes that read a tensor and the
-      index of their input, by the value's id
-    """
+    """Return the whole range of an 8-bit or 4-bit integer input; s8 weights get half of theirs."""
     low, high = integer_limits(value.dtype)
     centre, weights = 0.0, False
     left = [value]
@@ -114,13 +110,9 @@ def fitted(
     known: Mapping[int, Size],
     shapes: Shapes,
 ) -> dict[int, IntegerRange]:
-    """Make ranges smaller until no op's input is too large (`magnitudes.excess`).
+    """Make ranges of integer inputs smaller until no op's input is too large (`magnitudes.excess`).
 
-    - `nodes`: in an order of execution
-    - `ranges`: the ranges of integer inputs, by the value's id
-    - `known`: the sizes of the other inputs and of constants, by the value's id
-    - `shapes`: mapping of int to shape, the shapes of all tensors, with all dims known, by the
-      value's id
+    Nodes are in an order of execution; ranges, known sizes and shapes are by the value's id.
     """
     made = dict(ranges)
     if not made:

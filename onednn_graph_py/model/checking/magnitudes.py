@@ -238,10 +238,7 @@ _RULES: Mapping[str, Callable[[_Use], Size]] = {
 def sizes(nodes: Sequence[Node], known: Mapping[int, Size], shapes: Shapes) -> dict[int, Size]:
     """Return the size of every tensor, by its value's id.
 
-    - `nodes`: in an order of execution
-    - `known`: the sizes of the tensors that no op makes, by the value's id
-    - `shapes`: mapping of int to shape, the shapes of all tensors, with all dims known, by the
-      value's id
+    Nodes are in an order of execution; `known` has the sizes of the tensors that no op makes.
     """
     found = dict(known)
     for node in nodes:
@@ -262,8 +259,6 @@ def excess(node: Node, size: Size) -> float:
     """Return how many times too large the op's first input is; at most 1 if it suits.
 
     We accept that about a third of the quantized elements saturate.
-
-    - `size`: the size of its first input
     """
     found = 0.0
     if node.kind == "Quantize":

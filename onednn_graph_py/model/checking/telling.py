@@ -107,10 +107,7 @@ def _hidden(builder: GraphBuilder, arrays: Sequence[Array]) -> Hidden:
 def telling(
     builder: GraphBuilder, draw: Callable[[int], Sequence[Array]]
 ) -> Iterator[Sequence[Array]]:
-    """Yield inputs until their results together show each entry, or too many were drawn.
-
-    - `draw`: makes inputs in the order of a call, given a number from 0 on
-    """
+    """Yield drawn inputs until their results together show each entry, or too many were drawn."""
     arrays = draw(0)
     yield arrays  # whoever needs no more pays for no more
     hidden = _hidden(builder, arrays)

@@ -1,5 +1,7 @@
 """Comparison of a model's results with the NumPy reference."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

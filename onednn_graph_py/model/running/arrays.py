@@ -20,12 +20,7 @@ from ..planning import Plan
 
 
 class Converter:
-    """Copies arrays that a plan can't use, or refuses them with the reason.
-
-    - `name`: the model's name, for messages
-    - `may_copy`: whether it may copy arrays; else it refuses them
-    - `count`: called for each copy
-    """
+    """Copies arrays that a plan can't use, and counts it, or refuses them with the reason."""
 
     def __init__(self, name: str, plan: Plan, may_copy: bool, count: Callable[[], None]) -> None:
         self.name = name

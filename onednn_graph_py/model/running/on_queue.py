@@ -109,11 +109,7 @@ class _Context:
 class QueueExecutor:
     """All steps of a compiled graph on a queue: ``executor(*inputs, out=None)``.
 
-    - `name`: the model's name, for messages
-    - `constants`: list of memory (dpctl), the constants, in the plan's order
-    - `convert_input`, `convert_output`: check arrays in host memory, and convert them if needed
-    - `copied`: ``copied(what)`` is called before an array is copied; it raises if copies are
-      forbidden
+    ``copied(what)`` is called before an array is copied; it raises if copies are forbidden.
     """
 
     def __init__(

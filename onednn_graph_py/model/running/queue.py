@@ -27,16 +27,7 @@ _written: WeakKeyDictionary[_core.tensor, Event] = WeakKeyDictionary()
 
 
 class ModelQueue:
-    """A queue of dpctl, as a model uses it.
-
-    - `queue`: by default a queue of the default device of the engine's kind
-    - `engine_kind`: the graph's engine kind
-    - raises `UnimplementedError`: the linked oneDNN does not run on SYCL
-    - raises `ModuleNotFoundError`: dpctl is not installed
-    - raises `InvalidArgumentsError`: the queue's device is of another kind, or SYCL finds no device
-      of this kind
-    - raises `TypeError`: `queue` is not a dpctl.SyclQueue
-    """
+    """A queue of dpctl, by default one of the default device of the engine's kind."""
 
     def __init__(self, queue: Queue | None, engine_kind: _core.engine.kind) -> None:
         what = "compile"

@@ -155,13 +155,9 @@ def _run_readers(made: Sequence[Compiled], constants: Sequence[_Constant]) -> No
 def release(
     model: str, values: Sequence[Value], made: Sequence[Compiled], folded: FoldedConstants
 ) -> int:
-    """Give back the memory of constants that no step reads any more.
+    """Give back the memory of constants that no step reads any more; return the bytes.
 
-    - `model`: the model's name
-    - `values`: its constants
-    - `made`: sequence of (Plan, executor), all that it is compiled for. The caller sees to it that
-      it compiles nothing meanwhile.
-    - returns: the bytes that the system has again
+    The caller sees to it that the model, which is compiled for `made`, compiles nothing meanwhile.
     """
     gc.collect()  # what is dropped, but not gone yet, may have an array
     hold = _core._constant_cache_hold(model)

@@ -7,11 +7,7 @@ from ...base.errors import InvalidArgumentsError, OutOfMemoryError
 
 
 class Room:
-    """Counts the memory of a model's sizes, each with that of one call at least.
-
-    - `constants`: counts the bytes of the model's constants
-    - raises `InvalidArgumentsError`: these take more than the limit
-    """
+    """Counts the memory of a model's sizes, each with that of one call at least."""
 
     def __init__(self, name: str, limit: int, constants: Callable[[], int]) -> None:
         self._name, self._limit, self._constants = name, limit, constants
@@ -39,10 +35,7 @@ class Room:
 
 
 class Memory:
-    """The memory of one size, which lives as long as what runs it; called before it grows.
-
-    - `nbytes`: what each call at a time takes
-    """
+    """The memory of one size, which lives as long as what runs it; called before it grows."""
 
     def __init__(self, room: Room, nbytes: int) -> None:
         self._room = room

@@ -19,10 +19,7 @@ def _parts(result: Any) -> list[tuple[str, Any]] | None:
 
 
 def named_values(result: Any, function: str, name: str = "") -> Iterator[tuple[str, Value]]:
-    """Yield the values of a structure with their names, such as ``cache/keys``.
-
-    - raises `TypeError`: a part is no value
-    """
+    """Yield the values of a structure with their names, such as ``cache/keys``."""
     parts = _parts(result)
     if isinstance(result, Value):
         yield name, result

@@ -42,10 +42,7 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def require_packages() -> None:
-    """Check that what ONNX models need is installed.
-
-    - raises `UnimplementedError`: a package is missing; the message says how to install it
-    """
+    """Raise, with the way to install it, if a package that ONNX models need is missing."""
     missing = [n for n in ("onnx", "onnx_ir") if importlib.util.find_spec(n) is None]
     if missing:
         raise UnimplementedError(f"not installed: {', '.join(missing)}; {install_line('onnx')}")

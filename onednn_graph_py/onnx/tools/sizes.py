@@ -19,10 +19,7 @@ _PLACE = re.compile(r"(.*)\[(\d+)\]")
 
 
 def parsed(words: Iterable[str]) -> dict[str, Shape]:
-    """Return what is set: ``batch=1,x[2]=64,y=1x3x8`` as a mapping.
-
-    - raises `InvalidArgumentsError`: a word is no pair of a name and a size
-    """
+    """Return what is set: ``batch=1,x[2]=64,y=1x3x8`` as a mapping."""
     made: dict[str, Shape] = {}
     for word in (w.strip() for given in words for w in given.split(",")):
         name, equals, value = word.rpartition("=")
@@ -42,9 +39,7 @@ def chosen_shapes(
 ) -> tuple[dict[str, Shape], dict[str, int]]:
     """Return a shape for each input, and the sizes that nobody gave.
 
-    - `given`: sizes of named dims, of dims of an input (``x[2]``), and shapes of inputs
-    - raises `InvalidArgumentsError`: there is no such dim or input, or the number of dims is
-      unknown and not given
+    Sizes may be given for named dims, for dims of an input (``x[2]``), and for whole inputs.
     """
     known: dict[str, Shape | None] = {}
     for name, sizes in dims.items():

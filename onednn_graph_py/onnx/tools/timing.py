@@ -35,12 +35,7 @@ class Times:
 def time_model(
     model: OnnxModel, entry: Entry, inputs: Mapping[str, Any], path: str, seconds: float
 ) -> Times:
-    """Time calls of a model, in turns with onnxruntime where it is installed.
-
-    - `entry`: what runs these inputs
-    - `path`: the model's file
-    - `seconds`: for each runtime
-    """
+    """Time calls of a model, in turns with onnxruntime if it is installed, `seconds` for each."""
     threads = model.options.threads or num_threads()
     calls: dict[str, Callable[[], Any]] = {"ours": lambda: model(**inputs)}
     version = ""

@@ -21,10 +21,7 @@ def onednn() -> str:
 
 @dataclass(frozen=True)
 class Setting:
-    """One combination of settings; None for settings that are not varied.
-
-    The label has those that differ.
-    """
+    """One combination of settings, None for those that are not varied; the label has the others."""
 
     isa: str | None
     threads: int | None
@@ -69,10 +66,7 @@ def settings_of(
     threads: int | Sequence[int] = (),
     fpmath: str | Sequence[str] = (),
 ) -> list[Setting]:
-    """Check the settings to vary, as `compare` takes them, and return all combinations in order.
-
-    The last setting changes fastest.
-    """
+    """Check the settings to vary; return all combinations, the last setting changing fastest."""
     counts = [threads] if isinstance(threads, int) else threads
     isas: Sequence[str | None] = [*dict.fromkeys(map(_isa, _listed(isa)))] or [None]
     numbers: Sequence[int | None] = [*dict.fromkeys(map(_threads, counts))] or [None]

@@ -69,10 +69,7 @@ def _of(around: Around, node: Node, value: Value, rank: int) -> Iterator[Change]
 def _whole(
     around: Around, node: Node, free: Sequence[Value], full: tuple[int, ...]
 ) -> Iterator[Change]:
-    """Yield candidates in which an operand, or all of them, have the result's shape.
-
-    Some kernels broadcast none.
-    """
+    """Yield candidates whose operands have the result's shape, as some kernels broadcast none."""
     smaller = [v for v in free if v.shape != full and v.dtype not in ("s4", "u4")]
     for chosen in dict.fromkeys([tuple(smaller), *((v,) for v in smaller if v.data is not None)]):
         if chosen:

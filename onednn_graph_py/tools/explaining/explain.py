@@ -1,5 +1,7 @@
 """Explain models and graphs: `explain`."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

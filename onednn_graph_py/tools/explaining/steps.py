@@ -155,10 +155,7 @@ def steps_of_plan(model: CompiledGraph, plan: Plan) -> list[StepFacts]:
 
 
 def steps_of_builder(builder: GraphBuilder, shapes: Shapes) -> list[StepFacts]:
-    """Describe the partitions that oneDNN makes as steps, without compiling them.
-
-    `shapes` has those of tensors by id, if more is known of them than in the builder.
-    """
+    """Describe the partitions that oneDNN makes as steps, for shapes by id, uncompiled."""
     tensors = {
         v.id: sized(v.dtype, shapes.get(v.id, v.shape), tensor_of_value(v).layout)
         for v in values_of(builder)

@@ -1,5 +1,7 @@
 """A graph as a command of benchdnn, oneDNN's own test driver."""
 
+from __future__ import annotations
+
 import os
 import shlex
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """A graph as a C++ program against oneDNN's own header."""
 
+from __future__ import annotations
+
 import json
 import math
 import re

@@ -1,5 +1,7 @@
 """A graph as a Python program, with `GraphBuilder` or the mirror."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any, Literal
 

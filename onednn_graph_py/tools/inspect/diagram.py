@@ -1,5 +1,7 @@
 """Diagrams of graphs, partitions and models: `diagram` and `Diagram`."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Container, Sequence
 from pathlib import Path

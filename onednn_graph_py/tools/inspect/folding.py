@@ -9,10 +9,7 @@ from .labels import kinds_text
 
 
 def _joined(drawing: Drawing, parts: Sequence[Sequence[OpNode]], titles: Sequence[str]) -> Drawing:
-    """Draw the nodes of each part as one; the parts are in an order of execution.
-
-    A part with a title may have ops of several groups.
-    """
+    """Draw the nodes of each part as one; a part with a title may have ops of several groups."""
     becomes = {node.key: part[0].key for part in parts for node in part}
     position = {part[0].key: i for i, part in enumerate(parts)}
     collected: dict[tuple[str, str], tuple[dict[Tensor, None], int]] = {}

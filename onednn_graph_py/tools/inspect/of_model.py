@@ -53,10 +53,9 @@ def tensors_of_plan(builder: GraphBuilder, plan: Plan) -> dict[int, Sized]:
 
 
 def graph_of_model(model: CompiledGraph, shapes: Sequence[Sequence[int]] = ()) -> Graph:
-    """Return a model's ops, in the steps in which they run for these shapes of its inputs.
+    """Return a model's ops, in the steps for these shapes, or by default those compiled last.
 
-    By default these are the shapes compiled last; if there are none, the graph is drawn in oneDNN's
-    partitions.
+    If there are none, the graph is drawn in oneDNN's partitions.
     """
     chosen = tuple(tuple(s) for s in shapes) or model.latest_shapes
     if chosen is None:

@@ -48,10 +48,7 @@ def _primitive(columns: list[str]) -> LoggedPrimitive:
 
 
 def partitions_of(lines: Iterable[str]) -> Iterator[LoggedPartition]:
-    """Yield the partitions that ran; the log has their primitives before them.
-
-    The ops' names must have no commas.
-    """
+    """Yield the partitions that ran, with their primitives; the ops' names must have no commas."""
     waiting: list[tuple[LoggedPrimitive, float]] = []
     for line in lines:
         *columns, milliseconds = line.split(",")

@@ -35,10 +35,7 @@ def drawn(draw: Family, seed: int) -> str:
 
 
 def model_trial(document: GraphDocument, seed: int) -> Outcome:
-    """Try a graph in a model compiled by default, for `Shows`.
-
-    The default trial of `Shows` tries oneDNN's own partitions.
-    """
+    """Try a graph in a model compiled by default, for `Shows`, which else tries bare partitions."""
     try:
         builder = to_builder(document)
         made = Drawn(builder, [inputs_of(builder, seed)])
@@ -89,11 +86,7 @@ def reduce_findings(
     trial: Trial = model_trial,
     progress: Callable[[Finding], None] = lambda finding: None,
 ) -> None:
-    """Set the smallest graphs of findings, first one of each kind, within a time limit in seconds.
-
-    `trial` takes a `GraphDocument` and a seed; `progress` is called with each finding that was
-    reduced.
-    """
+    """Set the smallest graphs of findings, first one of each kind, within so many seconds."""
     until = time.monotonic() + seconds
     with Isolated(*MODELS) as process:
         for finding in _in_turn(findings):

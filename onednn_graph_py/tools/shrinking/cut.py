@@ -10,10 +10,7 @@ from ...serialization.tags import strides_of
 
 
 def settled(document: GraphDocument) -> GraphDocument:
-    """Return the graph with all inferred shapes, so that it can be cut anywhere.
-
-    An invalid graph stays unchanged.
-    """
+    """Return the graph with all inferred shapes, to be cut anywhere; an invalid one unchanged."""
     try:
         builder = to_builder(document)
     except OneDNNError:

@@ -40,10 +40,7 @@ def partition_trial(document: GraphDocument, seed: int) -> Outcome:
 
 
 def run_trial(document: GraphDocument, seed: int) -> Outcome:
-    """Partition a graph, compile and run it, and compare every partition's results.
-
-    NumPy computes ops without a kernel, so that later ops run too.
-    """
+    """Run a graph's partitions, or NumPy for ops without a kernel, and compare all results."""
     return _tried(document, seed, run=True)
 
 
