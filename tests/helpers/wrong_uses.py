@@ -1,4 +1,4 @@
-"""Wrong uses of the mirror and of blocks: every one must raise, and none may crash.
+"""Wrong uses of the mirror, blocks and ops.check: every one must raise, and none may crash.
 
 As a program it is the worker of test_wrong_uses.py: it reads the names of cases from its arguments
 (none: all), and says on stdout, a JSON line each, which case it starts and how it ended.
@@ -1148,6 +1148,37 @@ for shapes, says in (
 bad_argument("gated_mlp: scales must be 3 .* got 2", mlp, MLP, scales=[1, 1])
 says, scales = "compressed gate_weights needs .*apply_to_int=True", [ones(1, n) for n in (6, 6, 4)]
 bad_argument(says, mlp, (MLP[0], *((s, "u4") for s in MLP[1:])), scales=scales)
+EIGHT, WHOLE = ones(64, 24, dtype=np.int8), ones(64, 24)
+for bad, says, given in (
+    (bad_shape, r"scales must be 1, \(outputs,\) or \(groups, outputs\).*23", {"scales": ones(23)}),
+    (bad_shape, "groups that divide 64 inputs", {"scales": ones(5, 24)}),
+    (
+        bad_shape,
+        "linear: zero_points must be of the shape of scales",
+        {"scales": ones(2, 24), "zero_points": ones(4, 24)},
+    ),
+    (bad_argument, "linear: scales must be finite", {"scales": np.full(24, np.nan)}),
+    (bad_data_type, "linear: weights without scales must be f32", {}),
+    (bad_argument, "zero_points need scales", {"weights": WHOLE, "zero_points": [1]}),
+    (bad_data_type, "weights with scales must be s8 or u8", {"weights": WHOLE, "scales": [1.0]}),
+    (bad_argument, "linear: weights must be finite", {"weights": WHOLE * np.inf}),
+    (
+        bad_shape,
+        r"linear: x must be \(\.\.\., inputs\)",
+        {"weights": ones(63, 24, dtype=np.int8), "scales": [1.0]},
+    ),
+    (bad_argument, "linear: activations must be one of", {"activations": "int4"}),
+    (bad_argument, "linear: groups must be one", {"scales": [1.0], "groups": "rows"}),
+    (bad_shape, r"linear: bias must be \(outputs,\)", {"scales": [1.0], "bias": ones(3)}),
+):
+    bad(says, linear, ((4, 64),), **{"weights": EIGHT, "activations": "int8", **given})
+type_error(
+    "linear: weights must be an array",
+    linear,
+    ((4, 64), ((64, 24), "s8")),
+    scales=[1.0],
+    activations="int8",
+)
 bad_data_type("quantize: dtype must be u8 or .*, got 's4'", quantize, X, "s4", 0.5)
 bad_argument("quantize: axis must be given with 8 scales", quantize, X, "s8", [0.5] * 8)
 wrong(
@@ -1172,6 +1203,105 @@ says = "Dequantize.: input 1 .*1 element for per_tensor, got 4x8"
 bad_op(says, dequantize, (((2, 4, 8), "s8"), (4, 8)))
 for shape in ((2, 3), (2, 3, 4), (1, 2, 3, 4, 5, 6)):
     bad_shape("global_avg_pool: x", block, "global_avg_pool", (shape,))
+
+# -- ops.check
+
+check, ROWS = og.ops.check, [((4, 8), "f32")]
+MATRICES = [*ROWS, ((8, 5), "f32")]
+PICTURE = [((1, 6, 6, 8), "f32"), ((3, 3, 8, 16), "f32")]
+WINDOW = {"strides": (1, 1), "pads_begin": (0, 0), "pads_end": (0, 0), "dilations": (1, 1)}
+
+
+def mistakes(kind: str, inputs: list, *rows: tuple) -> None:
+    """List graph ops that are wrong: what is said of these attributes, and of outputs if given."""
+    for says, *given in rows:
+        bad_op(says, check, kind, inputs, *given)
+
+
+bad_op(r"op \(ReLU\): must have 1 input \(src\), got 2", check, "ReLU", ROWS * 2)
+bad_op(r"1 or 3 inputs \(src, gamma, beta\), got 2", check, "LayerNorm", ROWS * 2)
+bad_op(r"must have 1 to 64 inputs \(src_i\), got 0", check, "Concat", [], {"axis": 0})
+bad_op(r"src\) must be f32 or bf16 or f16, got s8", check, "ReLU", [((4,), "s8")])
+mistakes(
+    "ReLU",
+    ROWS,
+    (r"must have 1 output \(dst\), got 2", {}, ROWS * 2),
+    (r"0 \(dst\) must be f32 as input 0 \(src\) is, got bf16", {}, [(None, "bf16")]),
+    ("ReLU has no attribute 'epsilon'; it has none", {"epsilon": 1.0}),
+)
+says = r"with keep_stats it has 3 outputs \(dst, mean, variance\), got 1"
+bad_op(says, check, "LayerNorm", ROWS, {}, ROWS)
+says = r"input 1 \(weights\) must be f32 as input 0 \(src\) is, got bf16"
+bad_op(says, check, "MatMul", [*ROWS, ((8, 5), "bf16")])
+says = "input and output must differ in data type, got f32 for both"
+bad_op(says, check, "TypeCast", ROWS, {}, ROWS)
+says = "it casts from or to f32, got bf16 to f16"
+bad_op(says, check, "TypeCast", [((4,), "bf16")], {}, [((4,), "f16")])
+mistakes(
+    "BatchNormInference",
+    [((1, 4, 4, 8), "f32")] + [((8,), "bf16")] * 4,
+    ("bf16 parameters and statistics need bf16 data, got f32 data", {"epsilon": 1e-5}),
+)
+choices = "'None' or 'SAME_UPPER' or 'SAME_LOWER' or 'VALID', got 'same'"
+mistakes(
+    "Convolution",
+    PICTURE,
+    ("needs the attributes strides, pads_begin, pads_end, dilations",),
+    ("has no attribute 'dilation', did you mean 'dilations'", {**WINDOW, "dilation": (1, 1)}),
+    (f"attribute auto_pad must be {choices}", {**WINDOW, "auto_pad": "same"}),
+    (r"pads_end must have no negative entry, got \[0, -1\]", {**WINDOW, "pads_end": (0, -1)}),
+)
+bad_op("needs the attribute alpha", check, "Elu", ROWS)
+for kind, given, attrs, says in (
+    ("Elu", ROWS, {"alpha": "1"}, r"alpha takes a float, got '1' \(str\)"),
+    ("Elu", ROWS, {"alpha": True}, r"alpha takes a float, got True \(bool\)"),
+    ("MatMul", MATRICES, {"transpose_a": 1}, r"transpose_a takes a bool, got 1 \(int\)"),
+    ("Convolution", PICTURE, {**WINDOW, "strides": 1}, r"a list of ints, got 1 \(int\)"),
+    ("Convolution", PICTURE, {**WINDOW, "strides": (1.5, 1)}, r"a list of ints, got 1.5 \(float"),
+):
+    type_error(f"attribute .*{says}", check, kind, given, attrs)
+says = "attribute axis: 9223372036854775808 does not fit into 64 bits"
+bad_argument(says, check, "SoftMax", ROWS, {"axis": 2**63})
+says = "attribute alpha: 9.* does not fit into a 32-bit float"
+bad_argument(says, check, "Elu", ROWS, {"alpha": 1e39})
+mistakes(
+    "Interpolate",
+    [((1, 4, 4, 8), "f32")],
+    (
+        "exactly one of the attributes sizes and scales must be set, got neither",
+        {"mode": "nearest"},
+    ),
+)
+mistakes(
+    "Quantize",
+    ROWS,
+    ("scales must have 1 entry for per_tensor, got 2", {"scales": (1.0, 2.0)}, [(None, "u8")]),
+)
+mistakes(
+    "Dequantize",
+    [((2, 4, 3), "u8")],
+    (
+        r"scales must have one entry for each of the 4 channels \(axis 1 of 2x4x3\), got 16",
+        {"qtype": "per_channel", "scales": (1.0,) * 16},
+    ),
+    ("zps must have as many entries as scales, 1, got 2", {"scales": (1.0,), "zps": (0, 0)}),
+)
+given = [((4,), "f8_e4m3")], {"scales": (1.0,), "zps": (0,)}
+bad_op("f8_e4m3 has no zero points", check, "Dequantize", *given)
+says = r"input 1 \(weights\) must have dim 0 equal to 8 .*, got 9x5"
+bad_shape(says, check, "MatMul", [*ROWS, ((9, 5), "f32")])
+says = r"input 1 \(src_1\) must have a shape that broadcasts with .*4x8, got 3x8"
+bad_shape(says, check, "Add", [*ROWS, ((3, 8), "f32")])
+says = r"output 0 \(dst\) must have the shape 4x8 .*, got 4x9"
+bad_shape(says, check, "ReLU", ROWS, {}, [((4, 9), "f32")])
+given = [((1, 2, 2, 8), "f32"), PICTURE[1]]
+bad_shape("window of 3 does not fit", check, "Convolution", given, WINDOW)
+bad_argument("did you mean 'Convolution'?", check, "Convolutoin", PICTURE)
+bad_argument("did you mean 'ReLU'?", check, "relu", ROWS)
+says = r"op \(ReLU\): input 0 \(src\): expected a TensorSpec, .*got str"
+type_error(says, check, "ReLU", ["f32"])
+bad_op(r"^op 3 'act' \(ReLU\): must have 1 input", check, "ReLU", [], name="act", id=3)
+bad_op(r"^op 'act' \(ReLU\): ", check, "ReLU", [], name="act")
 
 # -- settings and caches
 
