@@ -1141,6 +1141,8 @@ compressed = (QKV[0], (QKV[1], "s8"), QKV[2])
 says = r"sdpa: a compressed key needs GraphBuilder\(.*apply_to_int=True"
 bad_argument(says, sdpa, compressed, key_scale=ones(2, 4, 10, 1))
 bad_shape(r"linear: x must be \(\.\.\., inputs\) = .*9.*, got .*8", linear, X, ones(9, 4))
+type_error("weights must be a Value or an array: .*inhomogeneous", linear, X, [[1], [2, 3]])
+type_error("weights must be a Value or an array of numbers, got list", linear, X, ["a"])
 bad_shape("linear: weights must have 2 dims", linear, X, ones(1, 8, 4))
 bad_shape(r"linear: bias must be \(outputs,\) = .*4.*got .*3", linear, X, ones(8, 4), ones(3))
 says = "linear: activation must be one of .*'silu', .*got 'swish'"

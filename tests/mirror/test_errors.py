@@ -124,7 +124,7 @@ def test_an_exception_travels_from_another_process():
     assert done.stdout.split() == ["InvalidArgumentsError", "invalid_arguments"]
 
 
-# -- what they say ----------------------------------------------------------------------------
+# -- what is printed
 
 FAILURES = """
 import onednn_graph_py as og

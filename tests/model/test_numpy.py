@@ -101,7 +101,8 @@ CASES = {
         lambda x: [
             x.reshape(15, 4), np.reshape(x, (3, -1)), x.reshape(-1), x.ravel(), x.flatten(),
             x.T, x.transpose(0, 2, 1), np.transpose(x, (2, 0, 1)), np.moveaxis(x, 0, -1),
-            np.swapaxes(x, 0, 2), np.expand_dims(x, (0, 2)), np.squeeze(x[:1]), x[:, None], x[:1].squeeze(),
+            np.swapaxes(x, 0, 2), np.expand_dims(x, (0, 2)), np.squeeze(x[:1]), x[:, None],
+            x[:1].squeeze(),
             np.broadcast_to(x, (2, 3, 5, 4)), np.flip(x, 1), np.roll(x, 2, 1), np.repeat(x, 2, 1),
             np.tile(x, (2, 1)), np.pad(x, ((0, 0), (1, 2), (0, 1))), np.tril(x), x.diagonal(),
         ], A,
