@@ -97,9 +97,24 @@ def primitive_of(group: Group, op: Op, conditions: Conditions) -> Primitive | No
     return next((p for p in primitives(group, conditions) if p.base is op), None)
 
 
+def _read_twice(group: Group) -> set[int]:
+    """Return the ids of results that two ops read, so neither is fused to what made them.
+
+    That is not so for Swish, whose Sigmoid and Multiply become one op before.
+    """
+    seen: set[int] = set()
+    kept: set[int] = set()
+    for op in group.ops:
+        ids = {t.id for t in op.inputs}
+        kept |= ids & seen
+        seen |= ids if op.kind != "Sigmoid" else set()
+    return kept
+
+
 def _primitives(group: Group, conditions: Conditions) -> list[Primitive]:
     made: list[Primitive] = []
     result = -1
+    kept = _read_twice(group)
     for op in group.ops:
         if op.kind in _OF_OPERANDS:
             continue
@@ -107,7 +122,7 @@ def _primitives(group: Group, conditions: Conditions) -> list[Primitive]:
         if shape is None or min(shape, default=1) < 0:
             return []
         last = made[-1] if made else None
-        behind = last is not None and any(t.id == result for t in op.inputs)
+        behind = result not in kept and any(t.id == result for t in op.inputs)
         if last is not None and behind and _takes_post_ops(group, last, conditions):
             if op.kind == "TypeCast":
                 result = op.outputs[0].id

@@ -534,9 +534,9 @@ def sums_of_strided(b, shape, strides, *operands):
 
 
 @written
-def sums_of_convolution(b, *operands):
-    """Behind a convolution whose channels oneDNN puts last."""
-    y = b.convolution(
+def sums_of_convolution(b, *operands, again=False):
+    """Behind a convolution whose channels oneDNN puts last, and maybe its own result again."""
+    made = y = b.convolution(
         b.input((3, 4, 7)),
         b.input((8, 4, 3)),
         weights_format="OIX",
@@ -545,7 +545,7 @@ def sums_of_convolution(b, *operands):
     )
     for operand in operands:
         y = y + b.input(operand)
-    b.output(y)
+    b.output(y * made if again else y)
 
 
 @written
@@ -1370,10 +1370,12 @@ ROWS = {
             sums_of_strided((1, 2, 1, 7), (14, 1, 14, 2), (1, 2, 1, 1), (1, 1, 1, 1), (1, 1, 1, 7)),
             sums_of_convolution((5,), (1,), (5,)),
             sums_of_convolution((3, 1, 1), (1,), (5,)),
+            sums_of_convolution((1,), (5,), again=True),
         ),
         (
             sums_of_convolution((5,), (5,), (5,)),
             sums_of_convolution((5,), (1,), (8, 1)),
+            sums_of_convolution((1,), (5,)),
             sums_of_strided((2, 4, 8, 5), (160, 40, 5, 1), (1, 1, 1, 5)),
             sums_of_strided((2, 4, 8, 5), (320, 80, 10, 1), (1, 1, 1, 5)),
             sums_of_strided((2, 1, 8, 5), (40, 1, 5, 1), (1, 1, 1, 5)),
