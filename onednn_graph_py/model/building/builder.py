@@ -634,6 +634,8 @@ class GraphBuilder(BuilderMethods):
                     f"a tensor, an array or a number is expected, got the text {given!r}; a data "
                     "type or an attribute needs its name, as in dtype='bf16'"
                 )
+            if isinstance(given, (list, tuple)) and any(isinstance(v, Value) for v in given):
+                raise TypeError(f"one tensor is expected, got a {type(given).__name__} of values")
             return self._operand(given, like)
         except (OneDNNError, TypeError) as e:
             what = row(kind).operand_name("inputs", i)

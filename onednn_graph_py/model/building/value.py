@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import operator
@@ -39,8 +40,9 @@ _PACKED = ("s4", "u4")
 
 _unique_ids = itertools.count(FIRST_ID)
 
-# NumPy calls back what its operators and functions are given.
-_INSIDE = tuple(str(Path(file).resolve().parent) + os.sep for file in (_core.__file__, np.__file__))
+# NumPy calls back what its operators and functions are given; contextlib enters our contexts.
+_FOLDERS = tuple(str(Path(file).resolve().parent) + os.sep for file in (_core.__file__, np.__file__))
+_INSIDE = (*_FOLDERS, contextlib.__file__)
 
 
 def new_id() -> int:
