@@ -1,5 +1,7 @@
 """The oneDNN that this package is linked against."""
 
+from __future__ import annotations
+
 from functools import cache
 from typing import Any
 

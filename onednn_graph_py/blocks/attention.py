@@ -1,5 +1,7 @@
 """Attention: `sdpa`."""
 
+from __future__ import annotations
+
 import math
 from typing import Any, Literal
 

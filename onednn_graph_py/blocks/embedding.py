@@ -1,5 +1,7 @@
 """Embeddings: rows of a table, by whole numbers."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Linear layers."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from ..model.building.value import Value

@@ -1,5 +1,7 @@
 """Normalization: `rms_norm`."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Pooling over all of space: `global_avg_pool`."""
 
+from __future__ import annotations
+
 from ..model.building.value import Value
 from .arguments import FLOATS, need_rank, need_type, need_value
 from .parts import part

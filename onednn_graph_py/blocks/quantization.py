@@ -1,5 +1,7 @@
 """Quantize and dequantize, per tensor, channel and group."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

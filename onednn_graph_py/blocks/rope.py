@@ -1,5 +1,7 @@
 """Rotary position embeddings: `rope` and its tables."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 

@@ -34,6 +34,8 @@ and a sort by level). Passes are repeated until nothing is let go: one to three 
 more than `MOST_PASSES`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError

@@ -6,6 +6,8 @@ stands for other values. What models that are gone leave in the cache is given b
 than 32 MB and an eighth of what living ones have there (``bindings/cached_constants.cpp``).
 """
 
+from __future__ import annotations
+
 import contextlib
 from typing import NamedTuple
 

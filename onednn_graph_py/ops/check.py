@@ -1,5 +1,7 @@
 """Check an op by its kind: `check`."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """`OpSchema`: a row of the table that users can call, with help and a signature."""
 
+from __future__ import annotations
+
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """The functions that compute each op."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Any
 

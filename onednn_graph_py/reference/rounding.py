@@ -1,5 +1,7 @@
 """Round exact values to oneDNN's data types: `round_to`."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import ml_dtypes

@@ -1,5 +1,7 @@
 """Run one op in NumPy."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,5 +1,7 @@
 """Tolerances of results, which allow only the errors of rounding."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

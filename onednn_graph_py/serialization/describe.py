@@ -1,5 +1,7 @@
 """Make documents of graphs that a `GraphBuilder` built."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 from .._core import UNKNOWN_DIM

@@ -1,5 +1,7 @@
 """Turn JSON values into a `GraphDocument`; each error names its place in the file."""
 
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,5 +1,7 @@
 """List all devices of the linked oneDNN, and raise if a needed one is missing."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec

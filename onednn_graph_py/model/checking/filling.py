@@ -10,6 +10,8 @@ The numbers come from a counter-based generator (SplitMix64, Steele et al. 2014)
 exported C++ program makes the same ones.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

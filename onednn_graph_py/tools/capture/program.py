@@ -1,5 +1,7 @@
 """Run a program and keep the graphs that it partitions."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import signal

@@ -1,5 +1,7 @@
 """Run one graph under several settings, each in its own process: `compare`."""
 
+from __future__ import annotations
+
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """The peak speed of this machine, measured through oneDNN itself: `machine`."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Search for the first op of a model whose result is wrong."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass

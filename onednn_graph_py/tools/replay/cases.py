@@ -1,5 +1,7 @@
 """Find the graphs to run, in files, folders and patterns."""
 
+from __future__ import annotations
+
 import glob
 import os
 from collections.abc import Iterable

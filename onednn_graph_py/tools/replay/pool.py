@@ -1,5 +1,7 @@
 """Run cases side by side, in processes that contain a crash or a hang of oneDNN."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import time

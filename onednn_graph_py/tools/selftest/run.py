@@ -1,5 +1,7 @@
 """Search for wrong and slow graphs of all families, in processes that may die, for some time."""
 
+from __future__ import annotations
+
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence

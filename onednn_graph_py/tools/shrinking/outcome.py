@@ -1,5 +1,7 @@
 """The outcome of trying a graph."""
 
+from __future__ import annotations
+
 import re
 from dataclasses import dataclass, field, replace
 from typing import Literal

@@ -4,6 +4,8 @@ After Zeller and Hildebrandt (2002): leave out large parts first, then smaller o
 more can be left out.
 """
 
+from __future__ import annotations
+
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
