@@ -153,11 +153,13 @@ def test_variadic_inputs_may_be_one_list():
     assert b.concat([x, y], axis=1).shape == b.concat(x, y, axis=1).shape == (2, 7)
 
 
-def test_text_among_the_inputs_is_refused_with_what_to_write():
+def test_text_or_a_list_as_an_input_is_refused_with_what_to_write():
     b = og.GraphBuilder()
     x = b.input((2, 3))
     with pytest.raises(TypeError, match=r"TypeCast.*input 1.*got the text 'bf16'.*dtype='bf16'"):
         x.type_cast("bf16")
+    with pytest.raises(TypeError, match=r"GELU.*input 0.*one tensor is expected, got a list"):
+        b.op("GELU", [x])
 
 
 @pytest.mark.parametrize(
