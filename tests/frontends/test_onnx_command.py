@@ -16,6 +16,7 @@ from onednn_graph_py.tools import command_line as cli
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnx_ir", reason="onnx_ir is not installed")
+front = pytest.importorskip("onednn_graph_py.onnx")
 
 MLP = """
 <ir_version: 10, opset_import: ["": 21]>
@@ -170,6 +171,45 @@ def test_results_are_compared(files, capsys):
     status, out, _ = run(capsys, files["mlp"], "--verify", "--rtol", "0", "--atol", "-1")
     assert status == 1
     assert "elements are wrong" in out
+
+
+def test_a_file_has_the_inputs_and_so_the_sizes(files, capsys, tmp_path, monkeypatch):
+    path = str(tmp_path / "x.npz")
+    x = np.linspace(-1, 1, 2 * 3 * 16, dtype=np.float32).reshape(2, 3, 16)
+    np.savez(path, x=x)
+    seen = []
+    verify = front.OnnxModel.verify
+    monkeypatch.setattr(
+        front.OnnxModel, "verify", lambda m, given, **o: seen.append(given) or verify(m, given, **o)
+    )
+    status, out, _ = run(capsys, files["mlp"], "--inputs", path, "--verify")
+    assert (status, "x: f32 2x3x16" in out, "y: right" in out) == (0, True, True)
+    np.testing.assert_array_equal(seen[0]["x"], x)
+
+
+@pytest.mark.parametrize(
+    ("contents", "message"),
+    [
+        (b"", "no file of numpy.savez"),
+        (b"PK\x03\x04 cut", "no file of numpy.savez"),
+        (np.float32([1, 2]), "no file of numpy.savez"),
+        ({"z": np.zeros((2, 3, 16), np.float32)}, "z"),
+        ({"x": np.zeros((2, 3, 17), np.float32)}, "17"),
+        ({"x": np.zeros((2, 3, 16), np.float64)}, "must have the type float32"),
+    ],
+)
+def test_a_file_of_other_inputs_is_refused(files, capsys, tmp_path, contents, message):
+    path = tmp_path / "x.npz"
+    if isinstance(contents, bytes):
+        path.write_bytes(contents)
+    elif isinstance(contents, dict):
+        np.savez(path, **contents)
+    else:
+        with path.open("wb") as file:
+            np.save(file, contents)
+    status, _, err = run(capsys, files["mlp"], "--inputs", str(path), "--verify")
+    assert status == 2
+    assert message in err
 
 
 def test_quantized_models_are_allowed_their_roundings(files, capsys):

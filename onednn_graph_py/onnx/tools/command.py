@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import sys
+import zipfile
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,8 @@ def _onnx(arguments: argparse.Namespace) -> int:
     from .sizes import chosen_shapes, parsed
     from .timing import time_model
 
-    sizes = parsed(arguments.set)
+    arrays = _arrays(arguments.inputs) if arguments.inputs else {}
+    sizes = {**{n: a.shape for n, a in arrays.items()}, **parsed(arguments.set)}
     if os.path.isdir(arguments.file):
         raise InvalidArgumentsError(f"{arguments.file} is a folder; expected an ONNX file")
     model = load(arguments.file, **_options(arguments))
@@ -66,6 +68,7 @@ def _onnx(arguments: argparse.Namespace) -> int:
     inputs = (
         model.random_inputs(shapes, arguments.seed) if arguments.verify or arguments.time else {}
     )
+    inputs |= {n: a for n, a in arrays.items() if n in inputs}
     inputs |= _given(arguments.value, shapes, inputs)
     if arguments.verify:
         found = model.verify(inputs, rtol=arguments.rtol, atol=arguments.atol)
@@ -91,6 +94,17 @@ def _onnx(arguments: argparse.Namespace) -> int:
     if arguments.graph is not None:
         _write(model, shapes, arguments.graph)
     return 1 if found is not None and not found.ok else 0
+
+
+def _arrays(path: str) -> dict[str, Any]:
+    """Return the arrays of a file that ``numpy.savez`` wrote."""
+    import numpy as np
+
+    try:
+        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as e:
+        raise InvalidArgumentsError(f"--inputs {path}: no file of numpy.savez: {e}") from None
 
 
 def _given(
@@ -206,6 +220,11 @@ def add_onnx(commands: Any) -> None:
         metavar="NAME=SIZE",
         help="sizes of open dims, such as batch=1,sequence=128, or of a dim without a name, such "
         "as x[2]=64; or the shape of an input, such as image=1x3x224x224",
+    )
+    parser.add_argument(
+        "--inputs",
+        metavar="FILE.npz",
+        help="inputs by name, as numpy.savez writes them, for --verify and --time; they give sizes",
     )
     parser.add_argument(
         "--value",
