@@ -99,6 +99,9 @@ def _matmul(m: Drawn, values: Values, i: int) -> Step | None:
     if len(shape) < 2:
         return None
     how = m.chance.choice(("mT", "weights", "self", "other"))
+    if m.chance.random() < 0.15:
+        vector = m.weight(shape[-1])
+        return lambda m, v: v[i] @ m.weights[vector]
     if how == "self":
         return lambda m, v: v[i].mT @ v[i]
     others = [j for j, o in enumerate(values) if o.ndim == 2 and o.shape[-1] == shape[-1]]
@@ -120,12 +123,13 @@ def _window(m: Drawn, space: Sequence[int]) -> tuple[list[int], dict[str, Any]]:
 
 def _conv(m: Drawn, values: Values, i: int) -> Step | None:
     x = values[i]
-    n = x.ndim - 2
+    alone = m.chance.random() < 0.2  # without a batch
+    n = x.ndim - 1 if alone else x.ndim - 2
     if n not in (1, 2, 3):
         return None
-    channels = x.shape[1]
+    channels = x.shape[-n - 1]
     groups = m.chance.choice([d for d in range(1, channels + 1) if channels % d == 0])
-    kernel, window = _window(m, x.shape[2:])
+    kernel, window = _window(m, x.shape[-n:])
     window["dilation"] = [m.chance.randint(1, 2) for _ in kernel]
     made = groups * m.chance.randint(1, 3)
     up = m.chance.random() < 0.3
@@ -219,6 +223,8 @@ def _binary(m: Drawn, values: Values, i: int) -> Step | None:
             torch.maximum,
             torch.minimum,
             lambda a, b: torch.where(b > 0, a, b),
+            lambda a, b: a.masked_fill(b.expand_as(a) > 0.3, 0.25) if b.ndim <= a.ndim else a,
+            lambda a, b: torch.addcmul(a, a, b, value=0.5),
             lambda a, b: torch.lerp(a, b, 0.3) if a.shape == b.shape else a * b,
         )
     )
@@ -239,9 +245,13 @@ def _reduce(m: Drawn, values: Values, i: int) -> Step | None:
     dims = m.chance.sample(range(rank), m.chance.randint(1, rank))
     dims = [d - rank if m.chance.random() < 0.4 else d for d in dims]
     keep = m.chance.random() < 0.5
-    kind = m.chance.choice((torch.sum, torch.mean, torch.amax, torch.amin, torch.var))
+    kind = m.chance.choice((torch.sum, torch.mean, torch.amax, torch.amin, torch.var, torch.norm))
+    if kind is torch.norm:
+        order = m.chance.choice((1, 2, 2, 3))
+        return lambda m, v: torch.linalg.vector_norm(v[i], order, dims, keep)
     if kind is torch.var:
-        return lambda m, v: torch.var(v[i], dims, correction=0, keepdim=keep)
+        less = m.chance.choice((0, 0.5))
+        return lambda m, v: torch.var(v[i], dims, correction=less, keepdim=keep)
     return lambda m, v: kind(v[i], dim=dims, keepdim=keep)
 
 
@@ -269,6 +279,12 @@ def _view(m: Drawn, values: Values, i: int) -> Step | None:
         lambda x: x.chunk(2, a),
         lambda x: x.flip(a),
         lambda x: x.roll(1, a),
+        lambda x: x.roll((at, -low), (a, b)),
+        lambda x: F.glu(x, a),
+        lambda x: F.pixel_shuffle(x, 2),
+        lambda x: F.pixel_unshuffle(x, 2),
+        lambda x: x.view(x.shape[0] * 2, -1) if x.shape[-1] % 2 == 0 else x.flatten(1),
+        lambda x: x.flatten(0, 1).unflatten(0, x.shape[:2]),
         lambda x: torch.cat([x, x.neg()], a),
         lambda x: torch.stack([x, x + 1], a),
         lambda x: x.unbind(a)[0],
@@ -328,6 +344,9 @@ def _interpolate(m: Drawn, values: Values, i: int) -> Step | None:
         return None
     mode = m.chance.choice(("nearest", "linear" if x.ndim == 3 else "bilinear", "nearest-exact"))
     corners = {} if mode.startswith("nearest") else {"align_corners": m.chance.random() < 0.5}
+    if m.chance.random() < 0.4:
+        factors = [m.chance.choice((2.0, 3.0, 1.5, 0.5)) for _ in x.shape[2:]]
+        return lambda m, v: F.interpolate(v[i], scale_factor=factors, mode=mode, **corners)
     size = [m.chance.randint(1, 2 * d) for d in x.shape[2:]]
     return lambda m, v: F.interpolate(v[i], size=size, mode=mode, **corners)
 
