@@ -1071,9 +1071,9 @@ X = ((4, 8),)
 BUILDERS = deque(maxlen=2)  # values do not keep theirs alive
 
 
-def inputs(*shapes) -> list[og.Value]:
+def inputs(*shapes, **options) -> list[og.Value]:
     """Inputs of a builder: of f32, or of the data type behind the shape."""
-    b = og.GraphBuilder()
+    b = og.GraphBuilder(**options)
     BUILDERS.append(b)
     return [b.input(*(s if isinstance(s[-1], str) else (s, "f32"))) for s in shapes]
 
@@ -1138,6 +1138,12 @@ bad_shape("sdpa: scale must have one element, got 4", sdpa, QKV, scale=ones(4))
 bad_shape("mask must broadcast to the scores, 2x4x6x10, got 6x9", sdpa, QKV, mask=ones(6, 9))
 type_error("sdpa: mask must be a", sdpa, QKV, mask="causal")
 compressed = (QKV[0], (QKV[1], "s8"), QKV[2])
+bad_argument(
+    "sdpa: key_scale must be given for a key of s8",
+    lambda: og.blocks.sdpa(*inputs(*compressed, apply_to_int=True)),
+)
+says = "a compressed key with fewer heads than query must have 5 dims"
+bad_shape(says, sdpa, (QKV[0], ((2, 2, 10, 16), "s8"), (2, 2, 10, 16)))
 says = r"sdpa: a compressed key needs GraphBuilder\(.*apply_to_int=True"
 bad_argument(says, sdpa, compressed, key_scale=ones(2, 4, 10, 1))
 bad_shape(r"linear: x must be \(\.\.\., inputs\) = .*9.*, got .*8", linear, X, ones(9, 4))
@@ -1157,6 +1163,7 @@ for shapes, says in (
     ),
 ):
     bad_shape(says, mlp, shapes)
+bad_argument("zero_points of gate_weights need scales", mlp, MLP, zero_points=[1, 1, 1])
 bad_argument("gated_mlp: scales must be 3 .* got 2", mlp, MLP, scales=[1, 1])
 says, scales = "compressed gate_weights needs .*apply_to_int=True", [ones(1, n) for n in (6, 6, 4)]
 bad_argument(says, mlp, (MLP[0], *((s, "u4") for s in MLP[1:])), scales=scales)
@@ -1179,6 +1186,8 @@ for bad, says, given in (
         r"linear: x must be \(\.\.\., inputs\)",
         {"weights": ones(63, 24, dtype=np.int8), "scales": [1.0]},
     ),
+    (bad_shape, "2 dims and elements, got 64", {"weights": EIGHT[:, 0], "scales": [1.0]}),
+    (type_error, "must be an array of numbers, got list", {"weights": ["a"], "scales": [1.0]}),
     (bad_argument, "linear: activations must be one of", {"activations": "int4"}),
     (bad_argument, "linear: groups must be one", {"scales": [1.0], "groups": "rows"}),
     (bad_shape, r"linear: bias must be \(outputs,\)", {"scales": [1.0], "bias": ones(3)}),
