@@ -41,7 +41,9 @@ _PACKED = ("s4", "u4")
 _unique_ids = itertools.count(FIRST_ID)
 
 # NumPy calls back what its operators and functions are given; contextlib enters our contexts.
-_FOLDERS = tuple(str(Path(file).resolve().parent) + os.sep for file in (_core.__file__, np.__file__))
+_FOLDERS = tuple(
+    str(Path(file).resolve().parent) + os.sep for file in (_core.__file__, np.__file__)
+)
 _INSIDE = (*_FOLDERS, contextlib.__file__)
 
 

@@ -1,7 +1,5 @@
 """The arena: memory for the tensors between steps, shared by tensors whose lifetimes differ."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

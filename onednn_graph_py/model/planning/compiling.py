@@ -1,7 +1,5 @@
 """Compile a group of ops: `compile_group`, for it and for equal ones."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from ... import _core

@@ -1,7 +1,5 @@
 """Constants of a draft: compute what reads only constants, and let readers read the result."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """The engines that models share."""
 
-from __future__ import annotations
-
 from ... import _core
 from ...base.errors import UnimplementedError
 from ...machine.hardware import require

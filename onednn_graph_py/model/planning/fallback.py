@@ -1,7 +1,5 @@
 """Compute ops in NumPy for which oneDNN lacks a kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What becomes of a group of ops that oneDNN would run as one partition: `fate`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

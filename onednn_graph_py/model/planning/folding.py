@@ -1,7 +1,5 @@
 """Results of ops that read only constants, computed once for all shapes of a model."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Hashable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Steps of a draft for nodes that are none of oneDNN's: Python functions, updates and views."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ... import _core

@@ -1,7 +1,5 @@
 """Convert ops of a graph that is being built into a `Group`, as those of the mirror."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np

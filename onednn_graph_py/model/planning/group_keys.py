@@ -4,8 +4,6 @@ The layers of a model are mostly equal. oneDNN's decisions and kernels depend on
 differs between them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Hashable, Sequence
 
 from ... import _core

@@ -1,7 +1,5 @@
 """Choose the ops to plan, and the order in which groups of them run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any

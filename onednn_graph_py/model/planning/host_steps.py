@@ -1,7 +1,5 @@
 """Host steps: Python functions that run between partitions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Options for compiling a graph: `CompileOptions`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 

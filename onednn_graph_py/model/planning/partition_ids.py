@@ -12,8 +12,6 @@ needs none of this if it is a copy: its address enters the hash, and `constant_m
 addresses. A caller's array that is used where it lies enters no hash (`plan.as_passed`).
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """oneDNN's partitions of a draft's ops, in the order in which they run."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Turn a built graph into a plan: `make_plan`."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Keep what the plans of one model have in common: `Shared`."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections.abc import Callable, Hashable, Sequence

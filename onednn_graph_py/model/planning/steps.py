@@ -1,7 +1,5 @@
 """Steps of a draft that need no choice: compiled groups, views, and ops in NumPy."""
 
-from __future__ import annotations
-
 from ... import _core
 from ..building.value import Node
 from .compiling import Compiled

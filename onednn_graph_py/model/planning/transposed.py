@@ -5,8 +5,6 @@ ops then take their reference kernels, up to 200 times slower, or are as fast as
 do so too for other views that have gaps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ...ops.lookup import with_attribute, with_trait

@@ -1,7 +1,5 @@
 """Run steps while a model is compiled, to compute constants or to measure the steps' time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

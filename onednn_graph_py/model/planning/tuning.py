@@ -1,7 +1,5 @@
 """Measure the forms of a draft's groups: `tune`."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Views: results that lie in the memory of another tensor."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

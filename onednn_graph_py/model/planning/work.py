@@ -6,8 +6,6 @@ without a product or convolution, transposed convolutions, attention of many hea
 and ops that read strided tensors. No call of them takes longer than one of the model itself.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Rules for ops that oneDNN computes wrongly as they are written."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

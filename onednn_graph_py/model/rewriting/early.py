@@ -1,7 +1,5 @@
 """Rules for ops that oneDNN fuses only if they are written in another way, before it sees them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ...base.linked import linked_version

@@ -3,8 +3,6 @@
 oneDNN has a kernel for the one op, and patterns that fuse it; in parts it finds neither.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ..building.value import Node, Value

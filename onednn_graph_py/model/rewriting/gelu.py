@@ -1,7 +1,5 @@
 """GELU by the hyperbolic tangent, in parts: `as_gelu`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

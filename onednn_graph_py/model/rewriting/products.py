@@ -1,7 +1,5 @@
 """Rules that take into a product what stands before or behind it: zeros, rows, own Dequantizes."""
 
-from __future__ import annotations
-
 from collections.abc import Set
 from dataclasses import replace
 

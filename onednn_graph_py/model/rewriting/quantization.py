@@ -1,7 +1,5 @@
 """Other ways to write quantization: oneDNN has few kernels for zero points of channels."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

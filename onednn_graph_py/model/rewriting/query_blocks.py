@@ -1,7 +1,5 @@
 """Attention in blocks of queries, each with the keys that it may see: `in_query_blocks`."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 

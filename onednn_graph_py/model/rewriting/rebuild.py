@@ -1,7 +1,5 @@
 """Copy a builder's graph with changes, op by op; copies share its constants."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal

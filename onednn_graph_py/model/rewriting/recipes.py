@@ -1,7 +1,5 @@
 """Rules for ops for which oneDNN has no kernel."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import groupby

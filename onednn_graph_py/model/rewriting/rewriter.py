@@ -1,7 +1,5 @@
 """The pass that writes a graph in another way, by rules: `rewritten`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

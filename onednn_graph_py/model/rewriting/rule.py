@@ -1,7 +1,5 @@
 """Rules that write an op in another way: `Rule`, and `Ops`, which holds what a rule writes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType

@@ -3,8 +3,6 @@
 In 3.7 and 3.13 that takes 40 to 500 ns for each element, a hundred times as long as otherwise.
 """
 
-from __future__ import annotations
-
 import math
 
 from ...ops.lookup import with_attribute, with_trait
