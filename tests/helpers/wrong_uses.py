@@ -1211,6 +1211,10 @@ bad_argument("quantize: scales must be positive, got 0", quantize, X, "s8", 0)
 says = "op .Quantize.: attribute zps must have as many .* 8, got 7"
 bad_op(says, quantize, X, "s8", [0.5] * 8, [1] * 7, axis=1)
 type_error("op .Quantize.: attribute zps takes a list of ints", quantize, X, "s8", 0.5, 0.5)
+bad_shape(
+    "quantize: scales must have 1 dim, as oneDNN can't quantize groups, got 2x8",
+    lambda: og.blocks.quantize((v := inputs(*X, (2, 8)))[0], "s8", v[1]),
+)
 INT8 = (((4, 8), "s8"),)
 bad_data_type("dequantize: x must be u8 or .*, got f32", dequantize, X, 0.5)
 bad_data_type("dequantize: dtype must be f32 .*'s32'", dequantize, INT8, 0.5, dtype="s32")
