@@ -13,10 +13,7 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def array_of(tensor: torch.Tensor) -> npt.NDArray[Any]:
-    """Return a row-major array of a tensor's elements; only others than row-major ones are copied.
-
-    - `tensor`: on the CPU, of a type that oneDNN or NumPy has
-    """
+    """Return a row-major array of a CPU tensor's elements; a row-major one is not copied."""
     made = tensor.detach() if tensor.requires_grad else tensor
     if made.is_neg():
         made = made.resolve_neg()

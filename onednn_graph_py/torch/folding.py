@@ -18,12 +18,10 @@ SMALL = 1 << 16
 
 
 def folded(graph: fx.Graph, weights: Mapping[fx.Node, torch.Tensor]) -> dict[fx.Node, torch.Tensor]:
-    """Return all tensors of a graph that are known: weights, and what follows from them.
+    """Return all tensors of a graph that are known: unchanging inputs, and what follows from them.
 
     What oneDNN can compute of a weight is left to the model, which computes it once too; it fuses
     some of it with what reads it.
-
-    - `weights`: the inputs that don't change
     """
     known = dict(weights)
     with torch.no_grad():

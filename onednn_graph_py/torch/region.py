@@ -23,10 +23,7 @@ from .options import Options
 class Region:
     """Calls that a model runs in oneDNN, or torch where oneDNN fails.
 
-    - `nodes`: the calls
-    - `constants`: the tensors that are known
-    - `threads`: threads of a call
-    - `name`: name of the model in messages
+    `constants` are the tensors that are known; `name` is the model's in messages.
     """
 
     def __init__(

@@ -21,10 +21,7 @@ GOLDEN = 0.6180339887498949
 
 
 class Sample:
-    """Words of 8 bytes in the memory of tensors, and what they were.
-
-    - `tensors`: on the CPU
-    """
+    """Words of 8 bytes in the memory of tensors on the CPU, and what they were."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         count = max(1, MOST_WORDS // max(len(tensors), 1))

@@ -58,10 +58,7 @@ def ports_of(draft: PlanDraft, nodes: Nodes, partition: _core.partition) -> Port
 
 
 def compile_group(draft: PlanDraft, nodes: Nodes, partition: _core.partition) -> Compiled:
-    """Compile the partition of a group.
-
-    - raises `OneDNNError`: oneDNN can't compile it, or must not
-    """
+    """Compile the partition of a group; raise if oneDNN can't compile it, or must not."""
     ports = ports_of(draft, nodes, partition)
     reads = [draft.folded.get(i, ports.values[i]) for i in ports.reads]
     constants = [v.data for v in reads if v.data is not None]

@@ -8,10 +8,7 @@ _engines: dict[str, _core.engine] = {}
 
 
 def engine_of(kind: _core.engine.kind) -> _core.engine:
-    """Return the engine of a kind that all models share.
-
-    - raises `NoDeviceError`: there is no device of that kind
-    """
+    """Return the engine of a kind that all models share; NoDeviceError if there is no device."""
     if kind.name not in _engines:
         require(kind)
         cpu = kind == _core.engine.kind.cpu

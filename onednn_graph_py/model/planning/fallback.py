@@ -25,11 +25,9 @@ def _read(array: Array, value: Value, shape: tuple[int, ...]) -> Array:
 def reference_function(
     node: Node, shapes: Mapping[int, tuple[int, ...]]
 ) -> Callable[[Sequence[Array], Sequence[Array]], None]:
-    """Make a function that computes an op in NumPy.
+    """Make a function that computes an op in NumPy, for these shapes of its tensors by id.
 
     It takes the inputs and the outputs to fill, with 4-bit integers packed.
-
-    - `shapes`: the shapes of its tensors, by id
     """
     if node.kind == "Reorder":
         return _copied  # also of data types of which oneDNN moves nothing

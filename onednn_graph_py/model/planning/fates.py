@@ -187,8 +187,7 @@ _OF_SPEED = frozenset({known_slow, measured_slow, stop_watch})
 def fate(draft: PlanDraft, nodes: Nodes, partition: _core.partition, *, slow: bool = False) -> Fate:
     """Return what becomes of a group: the first answer of the judges.
 
-    - `partition`: oneDNN's partition of the nodes
-    - `slow`: whether it runs as one partition even if that is slow
+    If `slow`, it runs as one partition even if that is slow.
     """
     candidate: Candidate = draft.candidates.setdefault(
         draft.key(nodes), Candidate(nodes, partition)

@@ -30,10 +30,9 @@ class FoldedConstants:
         return self._numbers.setdefault(("constant", key), len(self._numbers))
 
     def result(self, node: Node, output: int, shape: tuple[int, ...], inputs: Sequence[int]) -> int:
-        """Return the number of an op's result; equal numbers mean equal results.
+        """Return the number of an op's result of a shape, by the numbers of the constants it reads.
 
-        - `shape`: the shape of the output
-        - `inputs`: the numbers of the constants that the op reads
+        Equal numbers mean equal results.
         """
         key = (node.signature, tuple(inputs), output, node.outputs[output].dtype, shape)
         return self._numbers.setdefault(key, len(self._numbers))

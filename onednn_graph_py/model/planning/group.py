@@ -41,16 +41,11 @@ def group_of(
     leaving: Collection[int] = (),
     version: Version | None = None,
 ) -> Group:
-    """Make a `Group` of nodes that are to run in one partition.
+    """Make a `Group` of nodes, in the order of their dependencies, for one partition.
 
-    - `nodes`: the nodes, in the order of their dependencies
-    - `shapes`: the shapes that a model is compiled for, by a value's id; other values have the
-      declared ones
+    - `shapes`: by a value's id; other values have the declared ones
     - `layouts`: the logical tensors of results that are already compiled, by id
-    - `fpmath`: the graph's floating-point mode
-    - `apply_to_int`: whether that mode covers integers
     - `leaving`: the ids of values that these nodes make and read, and that are read elsewhere too
-    - `version`: (int, int), the version of oneDNN in question; the linked one by default
     """
     known = shapes or {}
     version = version or linked_version()

@@ -16,7 +16,7 @@ _Groups = list[tuple[tuple[Node, ...], Any]]
 def needed(builder: GraphBuilder, nodes: Sequence[Node]) -> list[Node]:
     """Return the nodes on which outputs depend, and updates, in the order in which they were made.
 
-    - raises `InvalidGraphError`: an op reads an input that another one updates
+    It raises InvalidGraphError if an op reads an input that another one updates.
     """
     wanted = {value.id for value in builder.outputs.values()}
     kept = []

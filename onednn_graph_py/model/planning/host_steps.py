@@ -24,11 +24,7 @@ class _Call(NamedTuple):
 
 
 class _HostFunction:
-    """Runs functions in order, over the arrays of a step's inputs and outputs.
-
-    - `inputs`, `outputs`: the ids of the step's tensors, in the order in which it takes their
-      arrays
-    """
+    """Runs functions in order, over the arrays of a step's inputs and outputs by id."""
 
     def __init__(self, calls: Sequence[_Call], inputs: Sequence[int], outputs: Sequence[int]):
         self.calls = tuple(calls)
@@ -62,10 +58,7 @@ def host_step(
     inputs: Sequence[_core.logical_tensor],
     outputs: Sequence[_core.logical_tensor],
 ) -> PlannedStep:
-    """Make the step of one function.
-
-    - `shapes`: the shapes of its tensors, by id
-    """
+    """Make the step of one function, for these shapes of its tensors by id."""
     made = tuple(TensorSpec(shapes[v.id], v.dtype) for v in node.outputs)
     return _step([_Call(node, made)], inputs, outputs)
 

@@ -158,10 +158,7 @@ def rows_of(paces: Mapping[Key, Kept]) -> list[list[Any]]:
 
 
 def paces_of(rows: Any) -> Paces:
-    """Return the paces of rows that a file holds.
-
-    - raises `TypeError, ValueError`: a row is not as `rows_of` writes it
-    """
+    """Return the paces of rows that a file holds; raise if one is not as `rows_of` writes it."""
     result: Paces = {}
     for row in rows:
         threads, way, signature, written, one, other = row

@@ -43,11 +43,7 @@ def _skip(count: int) -> None:
 
 
 def partition_of(g: _core.graph, ops: Sequence[int]) -> _core.partition:
-    """Partition a graph until the partition of some ops has a multiple of `SPACING` as id.
-
-    - `g`: the graph, finalized
-    - `ops`: the ids of all ops of one of its partitions
-    """
+    """Partition a graph until the partition of some ops has a multiple of `SPACING` as id."""
     for _ in range(_ATTEMPTS):
         partition = next(p for p in g.get_partitions() if set(p.get_ops()) == set(ops))
         past = partition.get_id() % SPACING

@@ -49,13 +49,11 @@ def make_plan(
     shared: Shared | None = None,
     engine: _core.engine | None = None,
 ) -> Plan:
-    """Partition, compile and lay out a graph for one set of input shapes.
+    """Partition, compile and lay out a graph for one set of input shapes, by id.
 
-    - `shapes`: the shapes of the inputs, by id
     - `threads`: the number that a call will use; 0 for the runtime's own number
     - `shared`: the facts and partitions that the model's plans have in common
     - `engine`: by default the engine that all models of the builder's kind share
-    - raises `OneDNNError`: an op is not supported, does not compile, or shapes don't fit
     """
     if not builder.outputs:
         raise InvalidGraphError("the graph has no output; call output first")

@@ -138,11 +138,7 @@ class Shared:
     def groups(
         self, nodes: Sequence[Node], strict: bool, partition: Callable[[Sequence[Node]], Grouping]
     ) -> Grouping:
-        """Group a model's own nodes as the first plan grouped them.
-
-        - `strict`: whether smaller floating-point types are forbidden
-        - `partition`: groups nodes by oneDNN's partitions of a graph with the plan's shapes
-        """
+        """Group a model's own nodes as the first plan grouped them, or else by `partition`."""
         key = _key(nodes, strict)
         with self._lock:
             parts = self._parts.get(key)

@@ -13,11 +13,7 @@ Array = npt.NDArray[Any]
 
 
 class Trial:
-    """Steps with their own memory.
-
-    - `steps`: the steps in order; a step may read the results of earlier ones
-    - `constants`: arrays by a tensor's id; all other inputs are full of ones
-    """
+    """Steps with their own memory; inputs that are not among the constants are full of ones."""
 
     def __init__(
         self, engine: _core.engine, steps: Sequence[PlannedStep], constants: Mapping[int, Array]

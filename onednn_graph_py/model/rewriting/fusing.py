@@ -50,10 +50,9 @@ def _quotients(ops: Ops, value: Value) -> Iterator[tuple[Value, Value]]:
 
 
 def _normalized(ops: Ops, centered: Value, shifted: Value) -> tuple[Value, float] | None:
-    """Return what is normalized over the last dim to mean 0 and variance 1, and epsilon.
+    """Return what is normalized over the last dim, and epsilon.
 
-    - `centered`: what may be a value minus its mean
-    - `shifted`: what may be its variance plus epsilon
+    `centered` may be a value minus its mean, and `shifted` its variance plus epsilon.
     """
     difference = ops.maker(centered, "Subtract")
     if difference is None:

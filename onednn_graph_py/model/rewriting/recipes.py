@@ -66,8 +66,7 @@ def _windows(
 ) -> tuple[dict[str, Dims], Dims]:
     """Return explicit paddings for an op's windows, and the elements behind the last window.
 
-    - `wide`, `narrow`: the tensor over which the windows slide, and the one with an element for
-      each window
+    The windows slide over the wide tensor; the narrow one has an element for each of them.
     """
     given, made = ([(ops.shapes[v.id], v.dtype) for v in s] for s in (node.inputs, node.outputs))
     call = make_call(row(node.kind), given, node.attrs, made)

@@ -154,11 +154,7 @@ def _check_memory(subject: Subject, share: float) -> None:
 
 
 def examine(subject: Subject, limits: Limits) -> Verdict:
-    """Judge a partition in this process.
-
-    - returns: the outcome is never that the partition crashed or hung, since this process then does
-      so
-    """
+    """Judge a partition in this process, which crashes or hangs if the partition does."""
     start = time.monotonic()
     detail, reduced = "", False
     outcome, passing = Outcome.RIGHT, False

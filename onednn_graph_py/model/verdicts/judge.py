@@ -48,8 +48,7 @@ class Judge:
     def verdict(self, subject: Subject) -> Verdict:
         """Judge one partition, or return its earlier verdict.
 
-        - returns: a partition that can't be judged is unverified, without an error. The judge warns
-          once if no process can be started.
+        One that can't be judged is unverified; a warning says once that no process can be started.
         """
         with self._lock:
             key = (subject.threads, subject.signature)

@@ -51,10 +51,7 @@ class Ended(Exception):
 
 
 class GuardedMemory:
-    """Memory of a tensor, with a guard on either side.
-
-    - `lt`: it must be strided
-    """
+    """Memory of a strided tensor, with a guard on either side."""
 
     def __init__(self, lt: _core.logical_tensor, dtype: str, engine: _core.engine) -> None:
         self.shape, self.dtype = tuple(lt.get_dims()), dtype

@@ -245,11 +245,7 @@ def subject_of(
 ) -> Subject:
     """Make the subject of a partition as it would run.
 
-    - `nodes`: the partition's ops, in any order
-    - `shapes`: the shapes of all their values, by id
-    - `inputs`, `outputs`: the tensors for `partition.compile`
-    - `fpmath_mode`, `apply_to_int`, `engine_kind`: as in the builder
-    - `threads`: the number of threads for which it is compiled; `num_threads()` if 0
+    Shapes are by id; inputs and outputs are the tensors for `partition.compile`.
     """
     nodes = _in_order(nodes)
     values: dict[int, Value] = {}
