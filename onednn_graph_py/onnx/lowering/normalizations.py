@@ -83,8 +83,7 @@ def _statistic(call: Call, given: Value, lead: tuple[int, ...], x: Value) -> Val
     """Give the statistics of rows the rank of what was normalized."""
     ones = [1] * (x.ndim - len(lead))
     if given.ndim == len(lead):
-        wide: Value = given[(..., *[None] * len(ones))]
-        return wide
+        return given[(..., *[None] * len(ones))]
     if lead.count(-1) > 1:
         raise NotLowered("more than one dim is unknown")
     return call.b.static_reshape(given, shape=[*lead, *ones], special_zero=False)

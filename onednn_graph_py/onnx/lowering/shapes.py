@@ -50,8 +50,7 @@ def reshaped(call: Call, x: Value, shape: Sequence[int]) -> Value:
     ):
         raise NotLowered(f"oneDNN does not reshape {x.dtype}")
     bare = x.squeeze([i for i, d in enumerate(before) if d == 1]) if len(kept) < x.ndim else x
-    made: Value = bare[tuple(slice(None) if i in wanted else None for i in range(len(shape)))]
-    return made
+    return bare[tuple(slice(None) if i in wanted else None for i in range(len(shape)))]
 
 
 def merged(shape: Sequence[int], groups: Sequence[Sequence[int]]) -> list[int]:
@@ -97,8 +96,7 @@ def _unsqueeze(call: Call) -> Value:
         given = [int(a) for a in call.need(1, "axes").reshape(-1)]
     rank = x.ndim + len(given)
     new = {a % rank for a in given}
-    made: Value = x[tuple(None if i in new else slice(None) for i in range(rank))]
-    return made
+    return x[tuple(None if i in new else slice(None) for i in range(rank))]
 
 
 @lowers("Transpose")
@@ -164,8 +162,7 @@ def _slice(call: Call) -> Value:
     if any((i.step or 1) < 0 for i in index):
         backwards: Value = host_step("getitem", (x, tuple(index)), {})
         return backwards
-    made: Value = x[tuple(index)]
-    return made
+    return x[tuple(index)]
 
 
 @lowers("Split")
@@ -267,8 +264,7 @@ def _cut(x: Value, axis: int, before: int, after: int) -> Value:
         return x
     index = [slice(None)] * x.ndim
     index[axis] = slice(max(-before, 0), min(after, 0) or None)
-    made: Value = x[tuple(index)]
-    return made
+    return x[tuple(index)]
 
 
 def _filled(call: Call, x: Value, axis: int, count: int, number: float) -> Value | None:
@@ -289,8 +285,7 @@ def _gather(call: Call) -> Value:
     before = (slice(None),) * axis
     size = (x.shape or ())[axis]
     if indices.ndim == 0:
-        single: Value = x[(*before, int(indices))]
-        return single
+        return x[(*before, int(indices))]
     if indices.ndim != 1 or not indices.size:
         raise NotLowered("the indices are a tensor")
     places = [int(i) for i in indices]
@@ -303,8 +298,7 @@ def _gather(call: Call) -> Value:
     step = places[1] - places[0]
     if step < 1 or places != [*range(places[0], places[-1] + 1, step)]:
         raise NotLowered("the indices do not follow each other")
-    made: Value = x[(*before, slice(places[0], places[-1] + 1, step))]
-    return made
+    return x[(*before, slice(places[0], places[-1] + 1, step))]
 
 
 @lowers("DepthToSpace", "SpaceToDepth")

@@ -25,8 +25,7 @@ def _reshape(at: Lowering, x: Value, *rest: Any) -> Value:
 @lowers(aten.unsqueeze.default)
 def _unsqueeze(at: Lowering, x: Value, dim: int) -> Value:
     before = (slice(None),) * (dim % (x.ndim + 1))
-    made: Value = x[(*before, None)]
-    return made
+    return x[(*before, None)]
 
 
 @lowers(aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default)
@@ -77,8 +76,7 @@ def _slice(at: Lowering, x: Value, dim: int, *limits: Any) -> Value:
         last = None
     if not first and last is None and by == 1:
         return x
-    made: Value = x[(*(slice(None),) * (dim % x.ndim), slice(first, last, by))]
-    return made
+    return x[(*(slice(None),) * (dim % x.ndim), slice(first, last, by))]
 
 
 def _all_of(at: Lowering, dim: int) -> bool:
@@ -90,8 +88,7 @@ def _all_of(at: Lowering, dim: int) -> bool:
 def _select(at: Lowering, x: Value, dim: int, index: Any) -> Value:
     if not isinstance(index, int):
         raise NotLowered("the index is unknown")
-    made: Value = x[(*(slice(None),) * (dim % x.ndim), index)]
-    return made
+    return x[(*(slice(None),) * (dim % x.ndim), index)]
 
 
 @lowers(aten.split.Tensor, aten.split_with_sizes.default)
