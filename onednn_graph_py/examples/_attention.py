@@ -65,8 +65,7 @@ def attended(
     b = query.builder
     between = scores_type(data_type)
     scores = b.matmul(query, key, transpose_b=True, dtype=between) / scale + mask
-    made: Value = b.matmul(b.softmax(scores, axis=-1, dtype=data_type), value)
-    return made
+    return b.matmul(b.softmax(scores, axis=-1, dtype=data_type), value)
 
 
 def attention(

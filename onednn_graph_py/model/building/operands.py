@@ -151,8 +151,7 @@ def selected(condition: Value, x: Value, y: Value) -> Value | str:
     if linked_version() < (3, 8) and sizes != x.shape and not is_whole(dims):
         # It multiplies by the condition instead; a rule of `rewriting` widens known dims.
         return "before oneDNN 3.8, a condition of unknown dims makes NaN of infinity"
-    made: Value = b.select(condition, x, y)
-    return made
+    return b.select(condition, x, y)
 
 
 def _covers(condition: Sequence[int], x: Value, y: Value) -> bool:

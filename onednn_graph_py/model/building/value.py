@@ -442,8 +442,7 @@ class Value(ArrayMethods, ValueMethods):
         return axis % self.ndim
 
     def _view(self, kind: str, attrs: dict[str, Any]) -> Value:
-        made: Value = self.builder.add_view(kind, self, attrs)
-        return made
+        return self.builder.add_view(kind, self, attrs)
 
     def _refuse(self, *given: Any) -> Any:
         raise TypeError(

@@ -71,8 +71,7 @@ def _product(dtype: str, size: int) -> GraphBuilder:
         return b
 
     def dequantized(value: Value) -> Value:
-        made: Value = value.dequantize(scales=[0.125], zps=[0], qtype="per_tensor")
-        return made
+        return value.dequantize(scales=[0.125], zps=[0], qtype="per_tensor")
 
     x = dequantized(b.input((size, size), "u8"))
     b.output(x @ dequantized(b.constant(weights, "s8")))
