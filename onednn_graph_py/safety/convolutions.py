@@ -389,11 +389,11 @@ def windows_without_data(group: Group, op: Op, conditions: Conditions) -> Answer
 
 @defect(
     "a convolution with a window along the innermost dim that begins after the last element",
-    Needs(_CONVOLUTIONS, narrow=True),
+    Needs(_CONVOLUTIONS),
     Where(threads=2, sycl=False),
     Where(until=(3, 13), threads=2),
     effect=OUT_OF_BOUNDS,
-    remedy="use smaller paddings at the end, one thread, or f32",
+    remedy="use smaller paddings at the end, or one thread",
 )
 def window_behind_the_data(group: Group, op: Op, conditions: Conditions) -> Answer:
     """Find such a window wherever threads share a row.
@@ -401,7 +401,7 @@ def window_behind_the_data(group: Group, op: Op, conditions: Conditions) -> Answ
     The defect was seen if one thread's share of a short row begins with that window; others
     happen to be right.
     """
-    slide = slide_of(group, op) if _computes_in_16_bits(group, op) else None
+    slide = slide_of(group, op)
     if slide is None:
         return False
     size, windows = slide.source.spatial[-1], slide.result.spatial[-1]

@@ -101,12 +101,18 @@ def test_other_zero_points_of_compressed_weights_are_right(right):
 AMX = Conditions((3, 13), "OpenMP", "avx512_core_amx", 2)
 
 
-@pytest.mark.parametrize("name", ["window_behind_the_data", "window_around_the_data"])
-def test_a_floating_point_mode_makes_f32_meet_what_16_bits_do(name):
-    given = short_row(1, "f32") if name == "window_behind_the_data" else one_slice(2, "f32")
-    assert not is_met(name, group_of(given), AMX)
-    group = group_of(given, fpmath="bf16")
-    assert is_met(name, group, AMX)
+def test_a_floating_point_mode_makes_f32_meet_what_16_bits_do():
+    given = one_slice(2, "f32")
+    assert not is_met("window_around_the_data", group_of(given), AMX)
+    assert is_met("window_around_the_data", group_of(given, fpmath="bf16"), AMX)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_windows_behind_a_short_row_of_any_type(dtype):
+    """With 3.7.2 and 3.13.1 such calls of f32 on two threads ended by signal 11, too."""
+    for pad in (0, 1):
+        group = group_of(short_row(pad, dtype))
+        assert is_met("window_behind_the_data", group, AMX) == bool(pad)
 
 
 @pytest.mark.parametrize(("begin", "met"), [(3, True), (2, False)])
