@@ -173,6 +173,8 @@ def engines_and_allocators():
         apart = og.make_engine_with_allocator("cpu", 0, mine)
         og.tensor(LT(0, "f32", [64], "strided"), apart)
         mine.statistics()
+    else:
+        fails(lambda: og.allocator.__new__(og.allocator).statistics(), TypeError)
 
 
 @case(20, of=Mirror)

@@ -344,10 +344,11 @@ def test_calls_take_no_new_pages():
     formats = {"groups": 72, "data_format": "NCX", "weights_format": "OIX"}
     b.output(b.convolution(x, b.constant(weights), **strides, **formats).relu())
     call = b.compile(threads=1).bind(og.fill_inputs(b))
-    for _ in range(3):
-        call()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(40):
-        call()
-    # 72 x 60 x 52 numbers take 219 pages, and oneDNN reorders two such tensors.
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 219
+    faults = []  # of rounds of calls: other threads of this process take new pages, too
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(20):
+            call()
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    # 72 x 60 x 52 numbers take 219 pages, and oneDNN reorders two such tensors in each call.
+    assert min(faults) < 219
