@@ -185,7 +185,8 @@ def product_without_packing(group: Group, op: Op, conditions: Conditions) -> Ans
     return left.dtype == weights.dtype == "f32" and not made_here
 
 
-_PARTS = 64  # a form writes a row in parts if its terms are a multiple of this
+ROW_PARTS, ROW_CHANNELS = 4, 16
+"""The parts of a row that is one window, and the number of which each has a multiple of terms."""
 
 
 @defect(
@@ -202,7 +203,9 @@ def row_by_large_matrix(group: Group, op: Op, conditions: Conditions) -> Answer:
     if op.attr("transpose_a") or x is None or len(x) not in (2, 3) or math.prod(x[:-1]) != 1:
         return False
     matrix = weights.data
-    if matrix is None or matrix.ndim != 2 or matrix.size < _LARGE or x[-1] % _PARTS:
+    if matrix is None or matrix.ndim != 2 or matrix.size < _LARGE:
+        return False
+    if x[-1] % (ROW_PARTS * ROW_CHANNELS):
         return False
     return weights.dtype == "f32" or (weights.dtype == "bf16" and conditions.has("avx512_bf16"))
 

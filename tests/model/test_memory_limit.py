@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import pickle
 import re
@@ -133,6 +134,35 @@ def test_threads_that_call_at_once_stay_below_the_limit(sizes):
     assert not wrong
     assert max(most) <= limit
     assert len(refused) < len(most)
+
+
+def test_threads_that_compile_at_once_stay_below_the_limit(sizes):
+    constants, arenas = sizes
+    limit = constants + arenas[70] + arenas[50]
+    model = graph().compile(memory_limit=limit, threads=1)
+    expected = {n: graph().compile(threads=1)(rows(n)) for n in (5, 50, 70)}
+    wrong, most = [], []
+
+    def call(n):
+        for _ in range(10):
+            with contextlib.suppress(og.OutOfMemoryError):
+                if not np.array_equal(model(rows(n)), expected[n]):
+                    wrong.append(n)
+            most.append(model.stats().memory_bytes)
+
+    threads = [threading.Thread(target=call, args=(n,)) for n in (5, 50, 70, 70)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert max(most) <= limit
+
+
+@pytest.mark.parametrize("limit", ["1 GB", 1.5, True, [7], float("nan")])
+def test_a_limit_is_a_whole_number(limit):
+    with pytest.raises(TypeError, match=r"model: memory_limit must be a number of bytes, got"):
+        graph().compile(memory_limit=limit)
 
 
 def test_constants_that_are_folded_count(sizes):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ...ops.lookup import with_trait
+from ...safety.speed import ROW_CHANNELS, ROW_PARTS
 from ..building.value import Node, Value
 from .query_blocks import in_query_blocks
 from .rule import Dims, Ops
@@ -21,8 +22,6 @@ elsewhere too. Returns False if it does not fit."""
 
 _ELEMENTWISE = with_trait("epilogue")
 _ONE_BY_ONE = {"strides": [1], "pads_begin": [0], "pads_end": [0], "dilations": [1]}
-_PARTS, _CHANNELS = 4, 16
-"""The parts of a row that is one window, and the number of which each has a multiple of terms."""
 
 
 class _Product(NamedTuple):
@@ -52,14 +51,14 @@ def _product(node: Node, made: Mapping[int, Node]) -> _Product | None:
 
 def _has_parts(shape: Dims) -> bool:
     """Return whether a tensor is one row, which has parts."""
-    return math.prod(shape[:-1]) == 1 and shape[-1] % (_PARTS * _CHANNELS) == 0
+    return math.prod(shape[:-1]) == 1 and shape[-1] % (ROW_PARTS * ROW_CHANNELS) == 0
 
 
 def _as_convolutions(ops: Ops, nodes: Sequence[Node], leaving: Collection[int]) -> bool:
     """Write products of rows by constant matrices as convolutions, each window of one row.
 
     Rows of matrices become the rows of a batch of one, and so do what elementwise ops behind them
-    read and make. The terms of a row are the channels of one place; or of `_PARTS` places, whose
+    read and make. The terms of a row are the channels of one place; or of `ROW_PARTS` places, whose
     weights oneDNN reads up to twice as fast from memory, if there is no other row. Such a
     convolution fuses only ops with one number, as oneDNN has reference kernels for others.
     """
@@ -125,8 +124,8 @@ def _convolution(ops: Ops, product: _Product, x: Value, y: Value, in_parts: bool
     transposed = bool(product.node.attr("transpose_b"))
     if in_parts:
         axis = len(ops.shapes[x.id]) - 1
-        size = ops.shapes[x.id][axis] // _PARTS
-        parts = (size, _PARTS) if transposed else (_PARTS, size)
+        size = ops.shapes[x.id][axis] // ROW_PARTS
+        parts = (size, ROW_PARTS) if transposed else (ROW_PARTS, size)
         weights = ops.split(product.matrix, int(transposed), parts)
         x = ops.split(x, axis, parts)
         x = x if axis == 1 else ops.view(x, 0)

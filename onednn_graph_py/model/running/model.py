@@ -37,10 +37,10 @@ from ..planning import (
 from ..planning.pace import Paces, remember
 from ..planning.shared import Shared
 from .arrays import Converter
+from .memory_limit import MemoryLimit
 from .on_queue import QueueBound, QueueExecutor
 from .queue import ModelQueue, device_of
 from .releasing import plain_bytes, release, require_plain, rest
-from .room import Memory, Room
 
 
 class Stats(NamedTuple):
@@ -373,12 +373,14 @@ class CompiledGraph(_core._model_base, ModelMethods):
         self._positions = {v.name: i for i, v in enumerate(self.builder.inputs)}
         self._made: OrderedDict[tuple[tuple[int, ...], ...], Specialization] = OrderedDict()
         self._shared = Shared(self.builder, self._compile_options)
-        self._room: Room | None = None
+        self._memory_limit: MemoryLimit | None = None
         if memory_limit is not None:
             if self._queue is not None:
                 raise UnimplementedError(f"{name}: memory_limit is for models without a queue")
             own, folded = self.builder, self._shared.folded
-            self._room = Room(name, memory_limit, lambda: plain_bytes(own.constants, folded))
+            self._memory_limit = MemoryLimit(
+                name, memory_limit, lambda: plain_bytes(own.constants, folded)
+            )
         self._compiling: dict[tuple[tuple[int, ...], ...], _Compiling] = {}
         self._queue_run: QueueExecutor | None = None
         renew_in_forks(self)
@@ -670,15 +672,15 @@ class CompiledGraph(_core._model_base, ModelMethods):
             shared=self._shared,
             engine=None if self._queue is None else self._queue.engine,
         )
-        room = self._room
-        if room is not None:
-            if room.has(plan.arena_bytes, beside=0):
-                self._drop_while(lambda: not room.has(plan.arena_bytes))
-            room.require(plan.arena_bytes, f"a call of {sizes}")
+        limit = self._memory_limit
+        if limit is not None:
+            if limit.has(plan.arena_bytes, beside=0):
+                self._drop_while(lambda: not limit.has(plan.arena_bytes))
+            memory = limit.take(plan.arena_bytes, f"a call of {sizes}")
         made = Specialization(self, plan)
         if not isinstance(made.run, QueueExecutor):
-            if room is not None:
-                made.run.ask_before_growing(Memory(room, plan.arena_bytes))
+            if limit is not None:
+                made.run.ask_before_growing(memory)
             rest(self.builder.constants, plan, made.run, self._compile_options.keep)
         return made
 
