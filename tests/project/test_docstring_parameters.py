@@ -58,7 +58,6 @@ def test_those_of_either_form_are_found():
         "blocks.attention.sdpa",
         "model.running.model.CompiledGraph",
         "model.running.model.CompiledGraph.prepare",
-        "onnx.model.OnnxModel.save",
         "model.checking.expected.reference_values",
     } <= names
 
