@@ -102,6 +102,28 @@ def test_addresses_of_the_caller_are_not_hashed(tmp_path, monkeypatch):
     assert "constant" not in kinds
 
 
+@pytest.mark.parametrize("kind", ["Add", "Minimum", "Multiply", "Subtract"])
+@pytest.mark.parametrize("order", [(1, 5, 3), (4, 1, 6)])
+def test_scales_of_one_size_are_not_those_of_another(kind, order):
+    """An operand for each sample is fused for one sample only, and scales are cached by id."""
+    draw = np.random.default_rng(3)
+    w = draw.integers(-100, 100, (33, 17)).astype(np.int8)
+    b = og.GraphBuilder()
+    x, z = b.input((-1, 7, 33), "s8"), b.input((-1, 1, 17))
+    product = b.dequantize(x, scales=[0.03125], zps=[0]) @ b.dequantize(
+        b.constant(w), scales=[0.0625], zps=[0]
+    )
+    b.output(b.quantize(b.op(kind, product, z), scales=[0.125], zps=[12], dtype="s8"))
+    model = b.compile()
+    of_numpy = getattr(np, kind.lower())
+    for batch in order:
+        a = draw.integers(-100, 100, (batch, 7, 33)).astype(np.int8)
+        one = whole(batch, batch, 1, 17)
+        exact = of_numpy(0.03125 * a @ (0.0625 * w), one)
+        right = np.clip(np.rint(exact / 0.125) + 12, -128, 127)
+        np.testing.assert_array_equal(model(a, one), right)
+
+
 def test_constants_in_place_and_copies_mix(tmp_path):
     weights, bias = of_file(tmp_path, 64, 32), whole(2, 32)
     b = og.GraphBuilder()

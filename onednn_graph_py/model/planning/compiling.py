@@ -1,5 +1,6 @@
 """Compile a group of ops: `compile_group`, for it and for equal ones."""
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 from ... import _core
@@ -14,6 +15,7 @@ from .shared import Nodes
 from .views import has_gaps
 
 _QUANTIZATION = with_trait("quantizes") | with_trait("dequantizes")
+_ELEMENTWISE = with_trait("elementwise")
 
 
 class Compiled(NamedTuple):
@@ -62,9 +64,10 @@ def compile_group(draft: PlanDraft, nodes: Nodes, partition: _core.partition) ->
     ports = ports_of(draft, nodes, partition)
     reads = [draft.folded.get(i, ports.values[i]) for i in ports.reads]
     constants = [v.data for v in reads if v.data is not None]
-    scattered = any(map(lies_apart, constants))
-    if not scattered and (constants or any(n.kind in _QUANTIZATION for n in nodes)):
-        partition = _spaced(draft, nodes, partition)
+    quantizes = any(n.kind in _QUANTIZATION for n in nodes)
+    broadcast = _broadcast(draft, nodes) if quantizes else ()
+    if broadcast or ((constants or quantizes) and not any(map(lies_apart, constants))):
+        partition = _spaced(draft, nodes, partition, broadcast)
     plain = [draft.plain(ports.values[i]) for i in ports.makes]
     threads = draft.threads_of(nodes)
 
@@ -102,8 +105,25 @@ def compile_group(draft: PlanDraft, nodes: Nodes, partition: _core.partition) ->
     )
 
 
-def _spaced(draft: PlanDraft, nodes: Nodes, partition: _core.partition) -> _core.partition:
+def _broadcast(draft: PlanDraft, nodes: Nodes) -> tuple[tuple[bool, ...], ...]:
+    """Tell sizes apart for which oneDNN may fuse the operands of elementwise ops, or not.
+
+    A Quantize behind an op that is fused scales the kernel's result by its scales, and otherwise
+    works by itself, with their reciprocals: other constants of the same form.
+    """
+    shapes = [
+        draft.shapes[v.id]
+        for n in nodes
+        if n.kind in _ELEMENTWISE and len({draft.shapes[v.id] for v in n.inputs}) > 1
+        for v in n.inputs
+    ]
+    return tuple(tuple(dim == 1 for dim in shape) for shape in shapes)
+
+
+def _spaced(
+    draft: PlanDraft, nodes: Nodes, partition: _core.partition, broadcast: Hashable
+) -> _core.partition:
     """Return the partition with an id that suits constants of quantization."""
     if draft.shared.has_partition(partition):
-        return draft.shared.spaced(nodes, draft.is_strict(nodes), partition)
+        return draft.shared.spaced(nodes, draft.is_strict(nodes), partition, broadcast)
     return partition_of(draft.graph(nodes), partition.get_ops())

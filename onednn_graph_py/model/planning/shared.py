@@ -88,7 +88,7 @@ class Shared:
         renew_in_forks(self)
         self._parts: dict[Hashable, list[_Part]] = {}
         self._partitions: dict[Hashable, _core.partition | None] = {}
-        self._spaced: dict[int, _core.partition] = {}
+        self._spaced: dict[Hashable, _core.partition] = {}
         self._magnitudes: dict[int, Magnitude] = {}
         self._forms: dict[Hashable, tuple[int, tuple[Value, ...]]] = {}
         self._numbers: dict[Hashable, int] = {}
@@ -190,13 +190,18 @@ class Shared:
         """Whether all plans compile this partition."""
         return any(partition == p for p in self._partitions.values())
 
-    def spaced(self, nodes: Nodes, strict: bool, partition: _core.partition) -> _core.partition:
-        """Return a group's partition with an id that suits constants of quantization."""
+    def spaced(
+        self, nodes: Nodes, strict: bool, partition: _core.partition, broadcast: Hashable
+    ) -> _core.partition:
+        """Return a group's partition with an id that suits constants of quantization.
+
+        Sizes that broadcast operands in another way have an id of their own.
+        """
+        key = partition.get_id(), broadcast
         with self._lock:
-            id_ = partition.get_id()
-            if id_ not in self._spaced:
-                self._spaced[id_] = partition_of(self.graph(nodes, strict), partition.get_ops())
-            return self._spaced[id_]
+            if key not in self._spaced:
+                self._spaced[key] = partition_of(self.graph(nodes, strict), partition.get_ops())
+            return self._spaced[key]
 
 
 def _ids(node: Node) -> tuple[tuple[int, ...], ...]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ...base.errors import OneDNNError
+from ...machine.constant_cache import turn_on
 from ...machine.pace import Pace
 from ...machine.timing import time_calls
 from ...model.building.builder import GraphBuilder
@@ -189,6 +190,8 @@ def tested(
             drawn = draw(seed)
             if not drawn.calls:
                 raise OneDNNError("no sizes of the inputs fit")
+            # Constants of quantization are kept, too, as soon as any model has constants.
+            turn_on(drawn.builder.engine_kind)
             more = {} if known is None else {"known_defects": "run"}
             # Without times, a slow fusion is tested too, and none is timed.
             models = compiled(drawn, threads, **more, **({} if timed else {"slow_fusions": "run"}))
