@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch import fx
@@ -12,6 +13,7 @@ from torch import fx
 from ..base.errors import InvalidArgumentsError, UnimplementedError
 from . import capture
 from .captured import Captured
+from .division import function_of
 from .fallback import FallbackWarning
 from .options import Options
 
@@ -70,8 +72,15 @@ def backend(
             why = "gradients are on within it"
     if chosen.fallback == "error":
         raise UnimplementedError(f"oneDNN can't run this graph: {why}")
-    warnings.warn(f"the graph runs in torch: {why}", FallbackWarning, stacklevel=2)
+    cause = function_of(module.graph), why
+    if cause not in _LEFT:
+        warnings.warn(f"the graph runs in torch: {why}", FallbackWarning, stacklevel=2)
+        _LEFT[cause] = module
     return module.forward
+
+
+_LEFT: WeakValueDictionary[tuple[str, str], fx.GraphModule] = WeakValueDictionary()
+"""A graph for each function and each reason why graphs stay in torch whole."""
 
 
 def _unfit(inputs: Sequence[Any]) -> str | None:

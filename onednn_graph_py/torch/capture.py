@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -91,8 +91,15 @@ def captured(
     backend = aot_autograd(
         fw_compiler=stop, inference_compiler=compile_graph, decompositions=get_decompositions(PARTS)
     )
-    with whole():
+    with nullcontext() if _differentiates(module) else whole():
         return backend(module, inputs)
+
+
+def _differentiates(module: fx.GraphModule) -> bool:
+    """Return whether ``torch.func`` takes derivatives in a graph; whole ops would have none."""
+    graphs = [m.graph for m in module.modules() if isinstance(m, fx.GraphModule)]
+    names = {getattr(n.target, "__name__", "") for graph in graphs for n in graph.nodes}
+    return not names.isdisjoint({"_grad_increment_nesting", "_jvp_increment_nesting"})
 
 
 def is_unwrapped(tensor: torch.Tensor) -> bool:

@@ -673,6 +673,45 @@ def test_gradients_are_left_to_torch_with_one_warning():
         run(x)
 
 
+def test_one_warning_for_all_graphs_that_gradients_keep_in_torch():
+    class Branch(Small):
+        def forward(self, x):
+            with torch.no_grad():
+                torch._dynamo.graph_break()
+                hidden = super().forward(x)
+            return super().forward(hidden) * 2
+
+    module = Branch().eval()
+    run = compiled(module)
+    with pytest.warns(front.FallbackWarning) as told:
+        for rows in (7, 5, 9):
+            x = torch.randn(rows, 32)
+            close(run(x).detach(), module(x).detach())
+    assert len([w for w in told if "gradients are on" in str(w.message)]) == 1
+
+
+DERIVATIVES = {
+    "grad": lambda f, x: torch.func.grad(lambda y: f(y).sum())(x),
+    "jacrev": lambda f, x: torch.func.jacrev(f)(x),
+    "jvp": lambda f, x: torch.func.jvp(f, (x,), (x,))[1],
+    "hessian": lambda f, x: torch.func.hessian(lambda y: f(y).square().sum())(x),
+    "grad of each row": lambda f, x: torch.vmap(torch.func.grad(lambda y: f(y).sum()))(x[None]),
+    "vmap": lambda f, x: torch.vmap(f)(x.expand(3, 2, -1)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # torch's own call
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_transforms_of_functions_are_those_of_torch(name):
+    layers = torch.nn.Linear(7, 11), torch.nn.GELU(), torch.nn.LayerNorm(11), torch.nn.Linear(11, 7)
+    module = torch.nn.Sequential(*layers).eval().requires_grad_(False)
+    x = torch.randn(7)
+    with torch.no_grad():
+        got = compiled(lambda x: DERIVATIVES[name](module, x))(x)
+        wanted = DERIVATIVES[name](copy.deepcopy(module).double(), x.double())
+    close(got, wanted.float(), 11)
+
+
 def test_double_precision_stays_in_torch():
     module = Small().double().eval()
     run = compiled(module)
