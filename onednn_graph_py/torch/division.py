@@ -17,7 +17,7 @@ from ..frontends.regions import Part
 from ..model.building.builder import GraphBuilder
 from ..model.building.value import Value
 from .lowering import LOWERINGS, Lowering, NotLowered
-from .lowering.table import Unknown, dims_of, dtype_of, has_type, hint, number_of
+from .lowering.table import HOST_READERS, Unknown, dims_of, dtype_of, has_type, hint, number_of
 from .options import Options
 
 PACKED_PRODUCTS = frozenset({"int8_linear", "int4_linear", "_weight_int4pack_mm_for_cpu"})
@@ -152,7 +152,7 @@ def reason(node: fx.Node, constants: Mapping[fx.Node, torch.Tensor]) -> str | No
         values = {
             n: constant_without_type(constants[n])
             if n in constants and not has_type(constants[n])
-            else _placeholder(b, n)
+            else _placeholder(b, n, host=node.target in HOST_READERS)
             for n in node.all_input_nodes
             if is_tensor(n)
         }
@@ -188,7 +188,7 @@ def _read(node: fx.Node) -> list[torch.Tensor]:
     return [node.meta["val"][user.args[1]] for user in _items(node)]
 
 
-def _placeholder(b: GraphBuilder, node: fx.Node) -> Any:
+def _placeholder(b: GraphBuilder, node: fx.Node, *, host: bool) -> Any:
     made = node.meta["val"]
     for tensor in _tensors(node):
         if tensor.layout is not torch.strided or tensor.device.type != "cpu":
@@ -196,7 +196,7 @@ def _placeholder(b: GraphBuilder, node: fx.Node) -> Any:
         if 0 in dims_of(tensor) and tensor.ndim != 1:
             raise NotLowered("a tensor has no elements")
     if isinstance(made, torch.Tensor):
-        return b.input(dims_of(made), dtype_of(made))
+        return b.input(dims_of(made), dtype_of(made, host=host))
     return [
         b.input(dims_of(m), dtype_of(m)) if isinstance(m, torch.Tensor) else number_of(m)
         for m in made

@@ -72,7 +72,8 @@ class Region:
         values: dict[fx.Node, Any] = {}
         for i, node in enumerate(self.inputs):
             tensor = node.meta["val"]
-            values[node] = b.input(dims_of(tensor), dtype_of(tensor), name=f"{i}_{node.name}")
+            dtype = dtype_of(tensor, host=True)
+            values[node] = b.input(dims_of(tensor), dtype, name=f"{i}_{node.name}")
         for node in self.nodes:
             for given in node.all_input_nodes:
                 if given not in values and given in constants:

@@ -942,6 +942,36 @@ class Encoder(torch.nn.Module):
         return self.layer(x, src_mask=self.mask, src_key_padding_mask=hidden)
 
 
+class StaticCache(torch.nn.Module):
+    """Attention over keys that are kept, written as static caches of transformers are."""
+
+    def __init__(self):
+        super().__init__()
+        self.taken = torch.nn.Linear(24, 24)
+        self.register_buffer("keys", torch.zeros(1, 2, 16, 12))
+
+    def forward(self, x, places):
+        fresh = self.taken(x).view(1, -1, 2, 12).transpose(1, 2)
+        self.keys.index_copy_(2, places, fresh)
+        seen = torch.arange(16) <= places[:, None]
+        made = F.scaled_dot_product_attention(fresh, self.keys, self.keys, attn_mask=seen)
+        return made.transpose(1, 2).reshape(x.shape)
+
+
+def test_a_cache_that_is_written_at_places_needs_no_split():
+    module, other = StaticCache().eval(), StaticCache().eval()
+    other.load_state_dict(module.state_dict())
+    run = compiled(other)
+    with torch.no_grad():
+        for places in ([0, 1, 2, 3, 4], [5], [6]):
+            x = torch.randn(1, len(places), 24)
+            at = torch.tensor(places)
+            torch.testing.assert_close(run(x, at), module(x, at), rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(other.keys, module.keys, rtol=1e-5, atol=1e-5)
+    for graph in front.report(run).graphs:
+        assert [r.failure for r in graph.regions] == [None]
+
+
 CAUSAL = torch.nn.Transformer.generate_square_subsequent_mask(8)
 
 

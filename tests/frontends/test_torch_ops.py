@@ -78,6 +78,7 @@ OPS = {
     "maximum": "maximum.default",
     "minimum": "minimum.default",
     "where": "where.self",
+    "index_copy": "index_copy.default",
     "nn.functional.linear": "linear.default",
     "matmul": "matmul.default",
     "mm": "mm.default",

@@ -84,6 +84,30 @@ def test_a_module_that_rounds_activations_needs_no_option():
     assert int8_partitions() == 1
 
 
+@pytest.mark.parametrize("config", CONFIGS)
+def test_layers_in_16_bits_run_in_integers(config):
+    needs("bf16")
+    module = layer(config, dtype=torch.bfloat16)
+    x = torch.randn(5, 64).bfloat16()
+    exact, added = weights_of(module)
+    with torch.no_grad():
+        y = compiled(module, activations="int8")(x)
+    flat = x.double().numpy()
+    most = far_of(flat, exact) + 2.0**-7 * (np.abs(flat @ exact) + np.abs(added))
+    assert y.dtype == torch.bfloat16
+    assert np.all(np.abs(y.double().numpy() - (flat @ exact + added)) <= most)
+    assert int8_partitions() == 1
+
+
+def test_weights_of_float8():
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(64, 40)).eval()
+    ao.quantize_(module, ao.Float8WeightOnlyConfig())
+    x = torch.randn(5, 64)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(module)(x), module(x), rtol=1e-5, atol=1e-5)
+
+
 def test_layers_that_read_the_same_round_it_once():
     class Two(torch.nn.Module):
         def __init__(self):

@@ -90,8 +90,18 @@ def int8_linear(
 def _int8_linear(
     at: Lowering, x: Value, weight: Any, scale: Any, bias: Value | None = None
 ) -> Value:
-    scales = at.constant(2).reshape(-1)
-    return linear(x, at.constant(1), bias, transpose_b=True, scales=scales, activations="int8")
+    scale = at.known(at.node.args[2])
+    if scale is None:
+        raise NotLowered("the scales change between calls")
+    made = linear(
+        x,
+        at.constant(1),
+        bias,
+        transpose_b=True,
+        scales=scale.float().reshape(-1).numpy(),
+        activations="int8",
+    )
+    return at.cast(made, at.dtype)
 
 
 def int4_linear(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from ...frontends.recipes import expanded, transposed
@@ -139,6 +142,28 @@ def _roll(at: Lowering, x: Value, shifts: Any, dims: Any) -> Value:
             last, first = x[(*before, slice(-shift, None))], x[(*before, slice(-shift))]
             x = _cat(at, [last, first], dim)
     return x
+
+
+def _index_copied(
+    dim: int, x: npt.NDArray[Any], index: npt.NDArray[Any], source: npt.NDArray[Any]
+) -> npt.NDArray[Any]:
+    if index.size and index.min() < 0:
+        raise IndexError(f"index_copy: indices must not be negative, got {index.min()}")
+    made = x.copy()
+    made[(slice(None),) * dim + (np.atleast_1d(index),)] = source
+    return made
+
+
+@lowers(aten.index_copy.default)
+def _index_copy(at: Lowering, x: Value, dim: int, index: Any, source: Value) -> Value:
+    """Lower what static caches of keys and values are written with."""
+    if not x.ndim:
+        raise NotLowered("it has no dims")
+    known = at.known(at.node.args[2])
+    given = index if known is None else known.numpy()
+    step = partial(_index_copied, dim % x.ndim)
+    made: Value = at.b.call(step, x, given, source, outputs=[(x.shape or (), x.dtype)])
+    return made
 
 
 @lowers(operator.getitem)

@@ -18,6 +18,7 @@ from ...model.building.value import Value
 __all__ = [
     "DTYPES",
     "HOST_DTYPES",
+    "HOST_READERS",
     "LOWERINGS",
     "Lowering",
     "NotLowered",
@@ -49,6 +50,9 @@ HOST_DTYPES: Mapping[torch.dtype, str] = {
     torch.int16: "s16",
 }
 """Those of types that only host steps and views of a builder read."""
+
+HOST_READERS = frozenset({torch.ops.aten.index_copy.default})
+"""Ops whose lowerings are host steps, which read tensors of these types too."""
 
 
 class Unknown:
