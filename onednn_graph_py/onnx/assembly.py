@@ -13,6 +13,7 @@ from ..base.errors import OneDNNError
 from ..model.building.builder import GraphBuilder
 from ..model.building.constant_arrays import converted, placed
 from ..model.building.value import Value
+from ..model.running.memory_limit import MemoryLimit
 from .islands import Island
 from .lowering.table import LOWERINGS, Call, NotLowered, made_by
 from .survey import NotGeneral, Section, Survey
@@ -20,9 +21,13 @@ from .tensors import Shape, Tensor
 
 
 class Weights:
-    """The arrays of weights as oneDNN reads them, which all programs of a model share."""
+    """The arrays of weights as oneDNN reads them, which all programs of a model share.
 
-    def __init__(self) -> None:
+    So they do the limit of their memory.
+    """
+
+    def __init__(self, limit: MemoryLimit | None = None) -> None:
+        self.limit = limit
         self._placed: dict[tuple[ir.Value, str], npt.NDArray[Any]] = {}
 
     def array(self, value: ir.Value, array: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:

@@ -26,6 +26,7 @@ from ..base.processes.forked import renew_in_forks
 from ..base.text.names import printable
 from ..model.building.builder import GraphBuilder
 from ..model.checking.expected import Verification
+from ..model.running.memory_limit import MemoryLimit
 from ..serialization.model_file import write
 from . import lowering, packing  # noqa: F401  # lowering fills the table
 from .assembly import Weights
@@ -82,7 +83,8 @@ class OnnxModel:
         self._inputs = Inputs(name, graph.inputs, self._defaults)
         self.input_names = self._inputs.required
         self.output_names = tuple(v.name or "" for v in graph.outputs)
-        self._weights = Weights()
+        limit = options.memory_limit
+        self._weights = Weights(None if limit is None else MemoryLimit(name, limit))
         self._programs: dict[tuple[str, ...], Programs] = {}
         checks = [self._inputs.checks[n] for n in self.input_names]
         self._types = [np.ndarray for c in checks if c.is_tensor]
@@ -90,6 +92,9 @@ class OnnxModel:
         self._after_fork()
         renew_in_forks(self)
         self._required = self._made(self.input_names)
+        if self._weights.limit is not None:
+            weights = self._required.section.known.values()
+            self._weights.limit.require_constants(sum(a.nbytes for a in weights))
 
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
@@ -419,6 +424,7 @@ def load(
     dynamic_quantization: DynamicQuantization = "f32",
     activations: Activations = "file",
     max_shapes: int = 32,
+    memory_limit: int | None = None,
     threads: int | None = None,
     fpmath_mode: FpmathMode = "strict",
     known_defects: KnownDefects = "avoid",
@@ -454,6 +460,9 @@ def load(
         `accuracy_level` is 4.
     max_shapes : int
         The number of sets of input shapes that stay compiled.
+    memory_limit : int, optional
+        The most bytes of weights and intermediate memory, as for `GraphBuilder.compile`; without
+        what onnxruntime takes for islands.
     threads : int, optional
         Threads of a call.
     fpmath_mode : str
@@ -481,7 +490,7 @@ def load(
     GraphFormatError
         It is not a valid model; the message names the file and the node.
     OutOfMemoryError
-        It takes more memory than there is.
+        It takes more memory than there is, or than the limit.
     InvalidArgumentsError
         There is no such option, or it has no such value.
     OSError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
 from ..frontends import options
@@ -50,6 +50,7 @@ class Options(options.Options):
     dynamic_quantization: DynamicQuantization = "f32"
     activations: Activations = "file"
     max_shapes: int = 32
+    memory_limit: int | None = field(default=None, repr=False)  # decides no form
     threads: int | None = None
     fpmath_mode: FpmathMode = "strict"
     known_defects: KnownDefects = "avoid"

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 
-from ..base.errors import OneDNNError, UnimplementedError
+from ..base.errors import OneDNNError, OutOfMemoryError, UnimplementedError
 from ..frontends.division import Division
 from ..frontends.regions import Part
 from ..model.building.builder import GraphBuilder
@@ -123,6 +123,8 @@ class Program:
         if any(p.is_region for p in self.division.parts):
             try:
                 self._build(None if reasons else trial)
+            except OutOfMemoryError:
+                raise
             except (OneDNNError, NotLowered) as e:
                 if self.is_general:
                     raise NotGeneral(str(e)) from e
@@ -167,10 +169,12 @@ class Program:
                 self._names.setdefault(value.id, output.name or str(value.id))
         made.b.output(**{self._names[v.id]: v for v in values if v.id in self._names})
         options = self.options
+        limit: Any = self._weights.limit  # one for all programs, which the public signature hides
         if self._names:
             self.model = made.b.compile(
                 threads=options.threads,
                 max_shapes=options.max_shapes,
+                memory_limit=limit,
                 fallback="error",
                 known_defects=options.known_defects,
                 tune=options.tune,
@@ -274,6 +278,8 @@ class Program:
                 shapes = tuple(found.tensors[v].shapes[index] for v in reads)
                 try:
                     self.model.specialization(shapes)
+                except OutOfMemoryError:
+                    raise
                 except OneDNNError as e:
                     raise NotGeneral(str(e)) from e
         elif self.islands:

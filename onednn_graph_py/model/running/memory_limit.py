@@ -2,37 +2,67 @@
 
 import operator
 import threading
-from collections.abc import Callable
-from typing import SupportsIndex
+from collections.abc import Callable, Mapping
+from typing import Protocol, SupportsIndex
 from weakref import WeakSet
 
 from ...base.errors import InvalidArgumentsError, OutOfMemoryError
 from ...base.processes.forked import renew_in_forks
 
 
-class MemoryLimit:
-    """Counts the memory of a model's sizes, each with that of one call at least."""
+class Limited(Protocol):
+    """A model below a limit."""
 
-    def __init__(self, name: str, limit: SupportsIndex, constants: Callable[[], int]) -> None:
+    def plain(self) -> Mapping[int, int]:
+        """Return the bytes of its constants, by their places in memory."""
+
+    def drop_while(self, is_too_much: Callable[[], bool]) -> None:
+        """Drop sets of shapes, the least recently used first."""
+
+
+class MemoryLimit:
+    """Counts the memory of the sizes of models, each with that of one call at least."""
+
+    def __init__(self, name: str, limit: SupportsIndex) -> None:
         if isinstance(limit, bool) or not isinstance(limit, SupportsIndex):
             given = f"{limit!r} ({type(limit).__name__})"
             raise TypeError(f"{name}: memory_limit must be a number of bytes, got {given}")
-        self._name, self._bytes, self._constants = name, operator.index(limit), constants
+        self._name, self.nbytes = name, operator.index(limit)
         self._sizes: WeakSet[SizeMemory] = WeakSet()
+        self._models: WeakSet[Limited] = WeakSet()
         self._after_fork()
         renew_in_forks(self)
-        if (taken := constants()) > self._bytes:
-            raise InvalidArgumentsError(
-                f"{name}: memory_limit is {self._bytes:,} bytes, and its constants take {taken:,}"
-            )
 
     def _after_fork(self) -> None:
         self._lock = threading.RLock()
 
+    def add(self, model: Limited) -> None:
+        """Count a model's constants from now on, or raise if they do not fit."""
+        with self._lock:
+            self._models.add(model)
+        self.require_constants(self._constants())
+
+    def require_constants(self, nbytes: int) -> None:
+        """Raise `InvalidArgumentsError` if constants alone take more than the limit."""
+        if nbytes > self.nbytes:
+            raise InvalidArgumentsError(
+                f"{self._name}: memory_limit is {self.nbytes:,} bytes, and its constants take "
+                f"{nbytes:,}"
+            )
+
     def has(self, nbytes: int, beside: int | None = None) -> bool:
         """Return whether there is room for so many bytes, beside sizes that take all they do."""
         others = self._taken() if beside is None else beside
-        return self._constants() + others + nbytes <= self._bytes
+        return self._constants() + others + nbytes <= self.nbytes
+
+    def make_room(self, nbytes: int, model: Limited) -> None:
+        """Drop sizes of a model, then of the others, unless that would be in vain."""
+        if not self.has(nbytes, beside=0):
+            return
+        with self._lock:
+            others = self._models - {model}
+        for one in (model, *others):
+            one.drop_while(lambda: not self.has(nbytes))
 
     def take(self, nbytes: int, what: str) -> "SizeMemory":
         """Return the memory of a size, or raise `OutOfMemoryError` if there is no room for it."""
@@ -53,9 +83,15 @@ class MemoryLimit:
         """Raise `OutOfMemoryError` if there is no room for so many bytes."""
         if not self.has(nbytes):
             raise OutOfMemoryError(
-                f"{self._name}: memory_limit is {self._bytes:,} bytes; {what} needs {nbytes:,}, "
+                f"{self._name}: memory_limit is {self.nbytes:,} bytes; {what} needs {nbytes:,}, "
                 f"its constants take {self._constants():,} and compiled sizes {self._taken():,}"
             )
+
+    def _constants(self) -> int:
+        """Return the bytes of all models' constants, each once."""
+        with self._lock:
+            places = {k: v for model in self._models for k, v in model.plain().items()}
+        return sum(places.values())
 
     def _taken(self) -> int:
         with self._lock:

@@ -345,6 +345,12 @@ class CompiledGraph(_core._model_base, ModelMethods):
         if self._queue is not None:
             _require_edges_for_queue(name, builder)
         self._device_constants: dict[tuple[int, str], Any] = {}
+        limit: Any = memory_limit  # or a `MemoryLimit` that models share
+        if limit is not None and self._queue is not None:
+            raise UnimplementedError(f"{name}: memory_limit is for models without a queue")
+        if limit is not None and not isinstance(limit, MemoryLimit):
+            limit = MemoryLimit(name, limit)
+        self._memory_limit = limit
         self.builder = builder.snapshot()
         self._compile_options = CompileOptions(
             layout,
@@ -362,7 +368,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
             **asdict(self._compile_options),
             "threads": threads,
             "max_shapes": max_shapes,
-            "memory_limit": memory_limit,
+            "memory_limit": None if limit is None else limit.nbytes,
             "name": name,
             "copy": copy,
         }
@@ -373,14 +379,8 @@ class CompiledGraph(_core._model_base, ModelMethods):
         self._positions = {v.name: i for i, v in enumerate(self.builder.inputs)}
         self._made: OrderedDict[tuple[tuple[int, ...], ...], Specialization] = OrderedDict()
         self._shared = Shared(self.builder, self._compile_options)
-        self._memory_limit: MemoryLimit | None = None
-        if memory_limit is not None:
-            if self._queue is not None:
-                raise UnimplementedError(f"{name}: memory_limit is for models without a queue")
-            own, folded = self.builder, self._shared.folded
-            self._memory_limit = MemoryLimit(
-                name, memory_limit, lambda: plain_bytes(own.constants, folded)
-            )
+        if limit is not None:
+            limit.add(self)
         self._compiling: dict[tuple[tuple[int, ...], ...], _Compiling] = {}
         self._queue_run: QueueExecutor | None = None
         renew_in_forks(self)
@@ -493,7 +493,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
                 c.calls + sum(r.calls for r in runs),
                 c.seconds + sum(r.seconds for r in runs),
                 c.copies,
-                memory + plain_bytes(self.builder.constants, self._shared.folded),
+                memory + sum(self.plain().values()),
                 len(runs),
                 c.hits,
                 c.misses,
@@ -641,14 +641,18 @@ class CompiledGraph(_core._model_base, ModelMethods):
             made = self._specialized(shapes)
             with self._lock:
                 self._made[shapes] = made
-            self._drop_while(lambda: len(self._made) > self.options["max_shapes"])
+            self.drop_while(lambda: len(self._made) > self.options["max_shapes"])
             return made
         finally:
             with self._lock:
                 self._compiling.pop(shapes, None)
             compiling.done.set()  # after a failure the threads that wait try for themselves
 
-    def _drop_while(self, is_too_much: Callable[[], bool]) -> None:
+    def plain(self) -> dict[int, int]:
+        """Return the bytes of its constants in memory, by their places."""
+        return plain_bytes(self.builder.constants, self._shared.folded)
+
+    def drop_while(self, is_too_much: Callable[[], bool]) -> None:
         """Drop sets of shapes, the least recently used first."""
         dropped = []
         with self._lock:
@@ -656,6 +660,8 @@ class CompiledGraph(_core._model_base, ModelMethods):
                 gone = self._made.popitem(last=False)[1]
                 dropped += [s.compiled for s in gone.plan.running if s.compiled]
                 self._counters.dropped(gone.run.calls, gone.run.seconds)
+                if self._shapes_are_fixed:
+                    self._run = None  # the next call compiles again
                 del gone  # and so its memory, which `is_too_much` may count
         count_dropped(len({id(compiled) for compiled in dropped}))
 
@@ -674,8 +680,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         )
         limit = self._memory_limit
         if limit is not None:
-            if limit.has(plan.arena_bytes, beside=0):
-                self._drop_while(lambda: not limit.has(plan.arena_bytes))
+            limit.make_room(plan.arena_bytes, self)
             memory = limit.take(plan.arena_bytes, f"a call of {sizes}")
         made = Specialization(self, plan)
         if not isinstance(made.run, QueueExecutor):

@@ -45,11 +45,11 @@ _CONVERTING = with_trait("moves") | with_trait("dequantizes") | {"TypeCast"}
 Compiled = tuple[Plan, "_core._executor"]
 
 
-def plain_bytes(values: Iterable[Value], folded: FoldedConstants | None = None) -> int:
-    """Return the bytes of constants in memory, not released and not at rest, each once."""
-    arrays = [v.data for v in values] + ([] if folded is None else folded.arrays)
-    known = {a.ctypes.data: a for a in arrays if isinstance(a, np.ndarray)}.values()
-    return sum(a.nbytes for a in known if not _rests(a))
+def plain_bytes(values: Iterable[Value], folded: FoldedConstants) -> dict[int, int]:
+    """Return the bytes of constants in memory, not released and not at rest, by their places."""
+    arrays = [*(v.data for v in values), *folded.arrays]
+    known = {a.ctypes.data: a for a in arrays if isinstance(a, np.ndarray)}
+    return {place: a.nbytes for place, a in known.items() if not _rests(a)}
 
 
 def _rests(array: npt.NDArray[Any]) -> bool:
