@@ -129,6 +129,7 @@ TITLES = {
 """Titles of rows whose text is about the user's CPU."""
 
 SATURATION = DEFECTS["int8_products_without_vnni"]
+_AVOIDED = (*of_effect(WRONG), *of_effect(REFUSED))
 
 
 def graph_file(row: str) -> Path:
@@ -158,8 +159,9 @@ def cause(row: str, number: int, result: Result) -> str | None:
     if _saturates(row, number, result):
         return SATURATION.name
     made, where = _groups(row)[number], result.conditions
-    rows = (DEFECTS[row], *of_effect(WRONG), *of_effect(REFUSED))
-    return next((d.name for d in rows if d.find(made, where) is not None), None)
+    return next(
+        (d.name for d in (DEFECTS[row], *_AVOIDED) if d.find(made, where) is not None), None
+    )
 
 
 def _saturates(row: str, number: int, result: Result) -> bool:

@@ -8,7 +8,7 @@ import resource
 import shutil
 import subprocess
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -136,9 +136,11 @@ def titles() -> dict[str, str]:
     return dict(sorted(found.items(), key=lambda entry: entry[1]))
 
 
-def programs(first_only: bool = False) -> Iterator[Program]:
-    """Return the programs of all rows."""
+def programs(rows: Iterable[str] = (), first_only: bool = False) -> Iterator[Program]:
+    """Return the programs of some rows, or of all."""
     for text in titles():
+        if rows and text not in rows:
+            continue
         for i, build in enumerate(ROWS[text].met[: 1 if first_only else None]):
             b = og.GraphBuilder()
             build(b)
@@ -150,9 +152,11 @@ def memory_titles() -> dict[str, str]:
     return {name: f"{DEFECTS[name].what}." for name in memory_cases.ROWS}
 
 
-def memory_programs() -> Iterator[Program]:
-    """Return the programs of the rows that the mirror refuses and whose ops this oneDNN has."""
+def memory_programs(rows: Iterable[str] = memory_cases.ROWS) -> Iterator[Program]:
+    """Return the programs of rows that the mirror refuses and whose ops this oneDNN has."""
     for name, row in memory_cases.ROWS.items():
+        if name not in rows:
+            continue
         try:
             b = memory_cases.builder_of(row.wrong)
         except og.UnimplementedError:

@@ -7,6 +7,7 @@ import platform
 import signal
 import subprocess
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import onednn_graph_py as og
@@ -57,7 +58,7 @@ def report_file(row: str) -> Path:
 
 def reported() -> Iterator[Program]:
     """Return the programs of the rows that are reported, which this oneDNN has the ops for."""
-    return (p for p in (*programs(first_only=True), *memory_programs()) if p.row in WORST)
+    return chain(programs(WORST, first_only=True), memory_programs(WORST))
 
 
 def write(folder: Path) -> list[Path]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import gc
 import inspect
 import io
 import json
@@ -809,6 +810,8 @@ def run_case(name: str, scale: int) -> dict[str, Any]:
     with called(seen):
         run = one.prepare()
         run()
+    gc.collect()
+    gc.freeze()  # what was there before is not looked at again and again
     rounds = one.rounds * scale
     grown = leaks.growth(run, rounds, kernels=one.kernels, warm=rounds - 1)
     calls = sorted(name for name, what in operations().items() if id(what) in seen)

@@ -205,7 +205,7 @@ def test_views_and_folded_constants_are_right_for_every_length(length):
 
 
 def test_more_shapes_take_no_further_copy_of_the_weights():
-    """A copy for each of the 12 further shapes would be 12 times the weights.
+    """A copy for each of the 4 further shapes would be 4 times the weights.
 
     The weights are large, so that copies count more than kernels, which take up to 8 MB a shape
     (3.13). For products of one row oneDNN 3.13 chooses another layout: one copy more, not made
@@ -225,7 +225,7 @@ def test_more_shapes_take_no_further_copy_of_the_weights():
         for n in (128, 96):
             model(np.ones((1, n, 2048), np.float32))
         before = resident()
-        for n in (64, 32, 17, 100, 120, 77, 51, 99, 98, 97, 8, 7):
+        for n in (64, 17, 99, 7):
             model(np.ones((1, n, 2048), np.float32))
         print((resident() - before) / weights)
         """,

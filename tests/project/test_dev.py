@@ -277,24 +277,25 @@ def test_a_command_that_changes_an_environment_keeps_others_from_it(dev, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("name", "variables", "seen"),
+    ("name", "variables", "spins", "numpys"),
     [
-        ("test", {}, "1000"),
-        ("landing", {}, "1000"),
-        ("bench", {}, None),
-        ("test", {"OMP_WAIT_POLICY": "ACTIVE"}, None),
-        ("test", {"GOMP_SPINCOUNT": "7"}, "7"),
+        ("test", {}, "1000", "1"),
+        ("landing", {}, "1000", "1"),
+        ("bench", {}, None, None),
+        ("test", {"OMP_WAIT_POLICY": "ACTIVE"}, None, "1"),
+        ("test", {"GOMP_SPINCOUNT": "7", "OPENBLAS_NUM_THREADS": "2"}, "7", "2"),
     ],
 )
-def test_openmps_threads_wait_briefly_in_tests(dev, monkeypatch, name, variables, seen):
-    for variable in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+def test_no_threads_wait_long_in_tests(dev, monkeypatch, name, variables, spins, numpys):
+    for variable in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OPENBLAS_NUM_THREADS"):
         monkeypatch.delenv(variable, raising=False)
     for variable, value in variables.items():
         monkeypatch.setenv(variable, value)
     told = []
     monkeypatch.setitem(dev.COMMANDS, name, lambda rest: told.append(dict(os.environ)) or 0)
     assert dev.main([name]) == 0
-    assert told[0].get("GOMP_SPINCOUNT") == seen
+    assert told[0].get("GOMP_SPINCOUNT") == spins
+    assert told[0].get("OPENBLAS_NUM_THREADS") == numpys
 
 
 def test_stages_are_commands_and_name_tests_that_exist(dev):
