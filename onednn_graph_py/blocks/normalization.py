@@ -12,8 +12,15 @@ from .arguments import FLOATS, need_rank, need_shape, need_type, need_value, ope
 from .parts import op, part, reshape
 
 
-def rms_norm(x: Value, weight: Any = None, *, eps: float = 1e-5, name: str | None = None) -> Value:
-    """Add RMSNorm: x / sqrt(mean(x * x) + eps) * weight, over the last dim.
+def rms_norm(
+    x: Value,
+    weight: Any = None,
+    *,
+    epsilon: float = 1e-5,
+    name: str | None = None,
+    eps: float | None = None,
+) -> Value:
+    """Add RMSNorm: x / sqrt(mean(x * x) + epsilon) * weight, over the last dim.
 
     It is computed in f32 and rounded once to the data type of `x`.
 
@@ -23,10 +30,12 @@ def rms_norm(x: Value, weight: Any = None, *, eps: float = 1e-5, name: str | Non
         (..., size) of f32, bf16 or f16.
     weight : Value or array, optional
         (size,), of the data type of `x` or f32.
-    eps : float
+    epsilon : float
         Positive.
     name : str, optional
         Name of the result, and prefix of the other ops' names.
+    eps : float, optional
+        Torch's name of `epsilon`.
 
     Returns
     -------
@@ -44,8 +53,9 @@ def rms_norm(x: Value, weight: Any = None, *, eps: float = 1e-5, name: str | Non
     need_type("rms_norm", "x", x, FLOATS)
     shape = need_rank("rms_norm", "x", x)
     size = shape[-1:] or need_rank("rms_norm", "x", x, 1)
-    if not (isinstance(eps, (int, float)) and math.isfinite(eps) and eps > 0):
-        raise InvalidArgumentsError(f"rms_norm: eps must be positive, got {eps!r}")
+    epsilon = epsilon if eps is None else eps
+    if not (isinstance(epsilon, (int, float)) and math.isfinite(epsilon) and epsilon > 0):
+        raise InvalidArgumentsError(f"rms_norm: epsilon must be positive, got {epsilon!r}")
     scale = None
     if weight is not None:
         scale = operand("rms_norm", "weight", b, weight)
@@ -59,7 +69,7 @@ def rms_norm(x: Value, weight: Any = None, *, eps: float = 1e-5, name: str | Non
             y = reshape(y, (1, *size), part(name, "one row"))
             last = part(name, "normalized row")
         given = [y] if scale is None else [y, scale]
-        y = op(b, "RMSNorm", *given, begin_norm_axis=-1, epsilon=float(eps), name=last)
+        y = op(b, "RMSNorm", *given, begin_norm_axis=-1, epsilon=float(epsilon), name=last)
         if len(shape) == 1:
             y = reshape(y, size, name if x.dtype == "f32" else part(name, "normalized"))
     else:
@@ -68,7 +78,7 @@ def rms_norm(x: Value, weight: Any = None, *, eps: float = 1e-5, name: str | Non
             mean = op(
                 b, "ReduceMean", mean, axes=[-1], keep_dims=True, name=part(name, "mean square")
             )
-        above = op(b, "Add", mean, b.constant([eps], "f32"), name=part(name, "plus eps"))
+        above = op(b, "Add", mean, b.constant([epsilon], "f32"), name=part(name, "plus epsilon"))
         root = op(b, "Sqrt", above, name=part(name, "root"))
         # The other order needs one more pass over the elements.
         scaled = y if scale is None else op(b, "Multiply", y, scale, name=part(name, "scaled"))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..base.dtypes import array_dtype
-from ..base.errors import InvalidArgumentsError, InvalidShapeError
+from ..base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 from ..model.building.value import Value
 from ..ops.terms import shape_text
 from .arguments import FLOATS, need_rank, need_type, need_value, operand
@@ -105,7 +105,11 @@ def rope(
     shape = need_rank("rope", "x", x)
     tables = [operand("rope", what, b, t, x.dtype) for what, t in (("cos", cos), ("sin", sin))]
     for what, table in zip(("cos", "sin"), tables, strict=True):
-        need_type("rope", what, table, (x.dtype,))
+        if table.dtype != x.dtype:
+            raise InvalidDataTypeError(
+                f"rope: {what} must be {x.dtype}, got {table.dtype}; write rope_tables(..., "
+                f"dtype={str(x.dtype)!r})"
+            )
         _need_pairs(what, need_rank("rope", what, table), shape)
     if tables[0].shape != tables[1].shape:
         raise InvalidShapeError(

@@ -64,7 +64,7 @@ def _no_such(schema: Row, label: str, name: str, newer: Attribute | None) -> NoR
     why = f"{schema.kind} has no attribute {name!r}"
     if newer is not None:
         why += f" before oneDNN {newer.since[0]}.{newer.since[1]}"
-        raise UnimplementedError(f"{label}: {why}")
+        raise UnimplementedError(f"{label}: {why}{newer.before and f'; {newer.before}'}")
     why += did_you_mean(name, names) or f"; it has {', '.join(names) or 'none'}"
     raise InvalidGraphOpError(f"{label}: {why}")
 

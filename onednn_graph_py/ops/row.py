@@ -53,8 +53,9 @@ class Attribute:
     allowed: tuple[str, ...] = ()
     # Whether oneDNN silently accepts others.
     unchecked: bool = False
-    # The first oneDNN that has it.
+    # The first oneDNN that has it, and what to write with those before.
     since: Version = OLDEST
+    before: str = ""
     # A required attribute's value in the op's sample.
     example: AttributeValue | None = None
 

@@ -143,6 +143,15 @@ def test_rope_refuses_shapes(cos, sin, match):
         blocks.rope(x, np.zeros(cos, np.float32), np.zeros(sin, np.float32))
 
 
+def test_rope_says_how_tables_get_a_data_type():
+    b = og.GraphBuilder()
+    x = b.input((1, 2, 5, 8), "bf16")
+    positions = b.input((5,), "s32")
+    with pytest.raises(og.InvalidDataTypeError, match=r"rope: cos must be bf16, got f32.*dtype='b"):
+        blocks.rope(x, *blocks.rope_tables(positions, 8))
+    assert blocks.rope(x, *blocks.rope_tables(positions, 8, dtype="bf16")).dtype == "bf16"
+
+
 @pytest.mark.parametrize(("size", "dtype"), [(3, "f32"), (0, "f32"), (True, "f32"), (4, "s8")])
 def test_rope_tables_refuse(size, dtype):
     with pytest.raises(og.InvalidArgumentsError, match=r"rope_tables: (size|dtype) must be"):

@@ -31,7 +31,7 @@ def test_it_is_its_definition(dtype, shape, weight):
         "none": None,
         "value": b.input(w.shape, dtype, name="w") if weight == "value" else None,
     }
-    y = blocks.rms_norm(value, given.get(weight, w), eps=1e-3, name="norm")
+    y = blocks.rms_norm(value, given.get(weight, w), epsilon=1e-3, name="norm")
     assert y.shape == shape and y.dtype == dtype and y.name == "norm"
     b.output(y)
     try:
@@ -81,8 +81,8 @@ def test_wrong_arguments():
     b = og.GraphBuilder()
     x = b.input((4, 8), "f32")
     for eps in (0, -1.0, float("nan"), float("inf"), "small"):
-        with pytest.raises(og.InvalidArgumentsError, match="rms_norm: eps must be positive"):
-            blocks.rms_norm(x, eps=eps)
+        with pytest.raises(og.InvalidArgumentsError, match="rms_norm: epsilon must be positive"):
+            blocks.rms_norm(x, epsilon=eps)
     with pytest.raises(og.InvalidShapeError, match=r"weight must be \(size,\) = 8, got 4"):
         blocks.rms_norm(x, np.ones(4, np.float32))
     with pytest.raises(og.InvalidDataTypeError, match="weight must be f32, got bf16"):

@@ -422,7 +422,8 @@ def test_the_namespace_has_the_array_apis_names():
     b = og.GraphBuilder()
     x = b.input((2, 3))
     xp = x.__array_namespace__(api_version="2023.12")
-    assert xp is x.__array_namespace__()
+    assert xp == x.__array_namespace__()
+    assert xp.from_dlpack(A).builder is b and xp.special.expit(x).shape == (2, 3)
     assert xp.permute_dims(x, (1, 0)).shape == xp.matrix_transpose(x).shape == (3, 2)
     assert xp.concat([x, xp.zeros((1, 3))]).shape == (3, 3)
     assert xp.astype(x, xp.bfloat16).dtype == "bf16"

@@ -116,24 +116,27 @@ def test_scikit_learns_models_are_traced():
     pytest.importorskip("sklearn")
     program = """
         import numpy as np, onednn_graph_py as og, sklearn
-        from functools import partial
         from sklearn.decomposition import PCA
-        from sklearn.linear_model import LinearRegression
+        from sklearn.linear_model import LinearRegression, LogisticRegression
         from sklearn.neural_network import MLPClassifier
-        from sklearn.utils._array_api import _estimator_with_converted_arrays as converted
+        from sklearn.utils._array_api import move_estimator_to
 
         rng = np.random.default_rng(0)
         x, y = rng.standard_normal((60, 6)).astype("f4"), rng.integers(0, 3, 60)
         line = LinearRegression().fit(x, x @ rng.standard_normal((6, 2)).astype("f4"))
         functions = [PCA(3, svd_solver="full").fit(x).transform, line.predict]
-        networks = [MLPClassifier((8,), activation=a).fit(x, y) for a in ("relu", "tanh")]
-        expected = [f(x) for f in functions] + [n.predict_proba(x) for n in networks]
-        # Between layers scikit-learn wants arrays of one namespace, as its converter makes them.
-        def network(n, v):
-            constant = lambda a: v.builder.constant(a) if a.dtype == "f4" else a
-            return converted(n, constant).predict_proba(v)
+        models = [MLPClassifier((8,), activation=a).fit(x, y) for a in ("relu", "logistic")]
+        models += [MLPClassifier((8,)).fit(x, y > 0), LogisticRegression().fit(x, y)]
+        expected = [f(x) for f in functions] + [m.predict_proba(x) for m in models]
 
-        functions += [partial(network, n) for n in networks]
+        # Here scikit-learn wants arrays of one namespace, as it says.
+        def moved(model):
+            def predict_proba(v):
+                own = move_estimator_to(model, v.__array_namespace__(), None)
+                return own.predict_proba(v)
+            return predict_proba
+
+        functions += map(moved, models)
         # Whether numbers are finite is not known before a model runs.
         sklearn.set_config(array_api_dispatch=True, assume_finite=True)
         for function, wanted in zip(functions, expected, strict=True):

@@ -190,6 +190,47 @@ def test_a_softmax_in_parts_is_one(axis):
     np.testing.assert_allclose(model(x), wanted, rtol=1e-4, atol=1e-6)
 
 
+def softmax_of_numpy(x):
+    e = np.exp(x - x.max(axis=1)[:, None])
+    return e / e.sum(1)[:, np.newaxis]
+
+
+def layer_norm_of_numpy(x):
+    return (x - x.mean(-1)[..., None]) / np.sqrt(np.expand_dims(x.var(axis=-1), -1) + 1e-5)
+
+
+def norm_of_numpy(x):
+    return x / (np.linalg.norm(x, axis=1)[:, None, :] + 1)
+
+
+@pytest.mark.parametrize(
+    ("write", "shape", "kind"),
+    [
+        (softmax_of_numpy, (5, 11), "SoftMax"),
+        (layer_norm_of_numpy, (3, 5, 11), "LayerNorm"),
+        (norm_of_numpy, (3, 5, 11), "ReduceSum"),
+    ],
+)
+def test_a_reduction_keeps_dims_that_a_view_adds(write, shape, kind):
+    x = 3 * noise(*shape)
+    jitted = og.jit(write)
+    assert kind in kinds(jitted.model(x))
+    assert not [s for s in jitted.model(x).steps() if s.ops == ("Slice",)]
+    np.testing.assert_allclose(jitted(x), write(x.astype("f8")), rtol=2e-5, atol=2e-6)
+
+
+def test_a_view_behind_a_reduction_stays_where_it_adds_other_dims():
+    x = 3 * noise(7, 7)
+    for write in (
+        lambda x: x / x.sum(1)[None],
+        lambda x: x / (x.sum(1) + x[0])[:, None],
+        lambda x: (x / x.sum(1)[:3, None][:1], x.sum(1)[:, None]),
+        lambda x: [(s := x.max(1)), x - s[:, None]],
+    ):
+        for made, wanted in zip(og.jit(write)(x), write(x.astype("f8")), strict=True):
+            np.testing.assert_allclose(made, wanted, rtol=2e-4, atol=2e-5)
+
+
 def test_the_policy_debug_leaves_ops_as_they_are():
     b = og.GraphBuilder()
     b.output(normalized(b.input((4, 7))))

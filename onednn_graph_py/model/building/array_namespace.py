@@ -28,7 +28,7 @@ _NAMES = {
     "atan2": "arctan2", "atanh": "arctanh", "bitwise_invert": "invert",
     "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift",
 }  # fmt: skip
-_CREATION = ("arange", "empty", "eye", "from_dlpack", "full", "linspace", "ones", "zeros")
+_CREATION = ("arange", "empty", "eye", "full", "linspace", "ones", "zeros")
 _FINFO: Any = ml_dtypes.finfo
 _OF_DTYPES: dict[str, Any] = {
     "can_cast": np.can_cast,
@@ -48,17 +48,22 @@ class ArrayNamespace:
     __array_api_version__ = "2024.12"
     pi, e, inf, nan, newaxis = math.pi, math.e, math.inf, math.nan, None
 
-    # Arrays of NumPy are taken next to values: scikit-learn asks whether namespaces are equal.
-    __hash__ = object.__hash__
+    # - `builder`: returns the values' builder as long as that is there, as SciPy keeps namespaces
+    def __init__(self, builder: Callable[[], Any] = lambda: None) -> None:
+        self._builder = builder
 
+    # Arrays of NumPy are taken next to values: scikit-learn asks whether namespaces are equal.
     def __eq__(self, other: object) -> bool:
         name: str = getattr(other, "__name__", "")
-        return self is other or name == "numpy" or name.endswith("array_api_compat.numpy")
+        return name in (__name__, "numpy") or name.endswith("array_api_compat.numpy")
+
+    def __hash__(self) -> int:
+        return hash(__name__)
 
     def __getattr__(self, name: str) -> Any:
         if name in NUMPY_NAMES:
             return NUMPY_NAMES[name]
-        if name == "linalg":
+        if name in ("linalg", "special"):
             return self
         if name in _CREATION:
             return _Function(name, _created)
@@ -83,6 +88,12 @@ class ArrayNamespace:
         if dtype is None and array.dtype == np.float64 and not isinstance(obj, np.ndarray):
             dtype = "f32"
         return array if dtype is None else array.astype(array_dtype(dtype_name(dtype)))
+
+    def from_dlpack(self, x: Any, /, *, device: Any = None, copy: Any = None) -> Any:
+        """Return an array as a constant next to the value that the namespace is of."""
+        array = np.from_dlpack(x, device=device, copy=copy)
+        builder = self._builder()
+        return array if builder is None else builder.constant(array)
 
     def astype(self, x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
         """Return a value or an array in another data type."""
@@ -202,4 +213,4 @@ def namespace_of(value: Value, *, api_version: str | None = None) -> ArrayNamesp
     """Return the namespace of values; raise if it has another version of the Array API."""
     if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
         raise InvalidArgumentsError(f"the Array API of values is 2024.12, got {api_version!r}")
-    return NAMESPACE
+    return ArrayNamespace(value._builder)

@@ -3,9 +3,10 @@
 import numpy as np
 
 from ...base.linked import linked_version
+from ...ops.lookup import with_trait
 from ..building.value import Node, Value, row_major
 from .products import is_behind_a_product
-from .rule import Ops, Rule
+from .rule import Ops, Rule, number_of
 
 # Products of more factors than these round too often.
 _MOST_FACTORS = 8
@@ -78,10 +79,41 @@ def _with_one_scale(ops: Ops, node: Node) -> bool:
     return True
 
 
+def _with_its_dims_kept(ops: Ops, node: Node) -> bool:
+    """Let a reduction keep dims that are added behind it, as x.sum(axis=1)[:, None] does."""
+    index = node.attrs["index"]
+    if any(item not in (None, (None, None, 1)) for item in index):
+        return False
+    (value,) = node.inputs
+    between: list[Node] = []
+    while ops.is_read_once(value):
+        step = ops.maker(value, *with_trait("epilogue"), *with_trait("reduces"))
+        if step is None:
+            return False
+        if step.kind in with_trait("reduces"):
+            break
+        operands = [v for v in step.inputs if number_of(v) is None]
+        if len(operands) != 1:
+            return False
+        between.insert(0, step)
+        (value,) = operands
+    else:
+        return False
+    rank = len(ops.shapes[step.inputs[0].id])
+    axes = sorted(int(a) % rank for a in step.attr("axes") or ())
+    if step.attr("keep_dims") or axes != [i for i, item in enumerate(index) if item is None]:
+        return False
+    made = ops.op(step.kind, *step.inputs, axes=axes, keep_dims=True)
+    for one in between:
+        made = ops.again(one, *(made if number_of(v) is None else v for v in one.inputs))
+    return True
+
+
 AS_PRODUCTS: Rule = Rule("as products", ("Pow",), _as_products)
 
 EARLY = (
     Rule("with one scale", {"Dequantize", "Quantize"}, _with_one_scale),
     AS_PRODUCTS,
     Rule("with operands of one shape", ("Select",), _with_one_shape),
+    Rule("with its dims kept", ("Slice",), _with_its_dims_kept),
 )

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from ...base.linked import linked_version
 from ..building.builder import GraphBuilder, readers_of
-from ..building.foreign import ForeignNode, UpdateNode
+from ..building.foreign import HostNode, UpdateNode
 from ..building.value import Node
 from .rule import Ops, Rule
 
@@ -33,7 +33,7 @@ def rewritten(rules: Sequence[Rule], builder: GraphBuilder, nodes: Sequence[Node
     written: list[Node] = []
     for node in nodes:
         touched = (*node.inputs, *node.outputs)
-        if isinstance(node, ForeignNode) or any(v.id not in shapes for v in touched):
+        if isinstance(node, HostNode) or any(v.id not in shapes for v in touched):
             written.append(node)
             continue
         for rule in by_kind.get(node.kind, ()):

@@ -129,7 +129,7 @@ def _skip(call: Call, rms: bool) -> list[Value | None]:
     if not rms:
         return [_normalized(call, total, 2, 3), None, None, total]
     epsilon = float(call.attribute("epsilon", 1e-12))
-    return [rms_norm(total, gamma, eps=epsilon), None, None, total]
+    return [rms_norm(total, gamma, epsilon=epsilon), None, None, total]
 
 
 lowers("SkipLayerNormalization", domain=DOMAIN)(partial(_skip, rms=False))

@@ -96,7 +96,7 @@ def _rms_normalization(call: Call) -> Value:
         raise NotLowered("its statistics are read")
     rows, sizes = _rows(call, x, call.attribute("axis", -1))
     epsilon = float(call.attribute("epsilon", 1e-5))
-    made = rms_norm(rows, _of_rows(call, 1, sizes, 1), eps=epsilon)
+    made = rms_norm(rows, _of_rows(call, 1, sizes, 1), epsilon=epsilon)
     return call.cast(
         _whole(call, made, x), call.result_dtypes[0] if call.result_dtypes else x.dtype
     )

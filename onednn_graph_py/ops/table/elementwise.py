@@ -66,6 +66,7 @@ _GELU = (
         default="gelu_erf",
         allowed=("gelu_erf", "gelu_tanh"),
         since=(3, 9),
+        before="for gelu_tanh write x * 0.5 * (1 + np.tanh(0.7978846 * (x + 0.044715 * x**3)))",
     ),
 )
 _GELU_CHANGES = (Change((3, 9), "the attribute mode, with gelu_tanh"),)

@@ -55,7 +55,7 @@ def _rms_norm(
     if weight is not None and weight.dtype not in (x.dtype, "f32"):
         weight = at.cast(weight, "f32")
     epsilon = torch.finfo(at.argument(0).dtype).eps if eps is None else eps
-    return at.cast(rms_norm(x, weight, eps=epsilon), at.dtype)
+    return at.cast(rms_norm(x, weight, epsilon=epsilon), at.dtype)
 
 
 @lowers(aten.group_norm.default)
