@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -17,6 +17,7 @@ class Division(Generic[Node]):
 
     parts: list[Part[Node]]  # in the order in which they run
     reasons: dict[Node, str] = field(default_factory=dict)  # why a node is in an island
+    on_host: Container[Node] = ()  # nodes that are host steps where they are in regions
 
     @classmethod
     def of(
@@ -25,14 +26,15 @@ class Division(Generic[Node]):
         reads: Callable[[Node], Iterable[Node]],
         reasons: dict[Node, str],
         worth: Callable[[Sequence[Node]], bool],
+        on_host: Container[Node] = (),
     ) -> Division[Node]:
         """Divide nodes as `split` does; those without a reason are lowered."""
-        parts = split(nodes, reads, lambda n: n not in reasons, worth)
+        parts = split(nodes, reads, lambda n: n not in reasons, worth, on_host.__contains__)
         for part in parts:
             if not part.is_region:
                 for node in part.nodes:
                     reasons.setdefault(node, "too small for a model of its own")
-        return cls(parts, reasons)
+        return cls(parts, reasons, on_host)
 
 
 def grouped(

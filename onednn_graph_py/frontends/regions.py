@@ -83,6 +83,7 @@ def split(
     reads: Callable[[Node], Iterable[Node]],
     can: Callable[[Node], bool],
     worth: Callable[[tuple[Node, ...]], bool] | None = None,
+    either: Callable[[Node], bool] = lambda node: False,
 ) -> list[Part[Node]]:
     """Split a graph into regions and islands, as few as possible.
 
@@ -98,6 +99,8 @@ def split(
     worth : function of a tuple of nodes, optional
         Tells whether nodes, connected with each other, are worth a region by themselves; it should
         not become False as nodes are added. By default all are.
+    either : function of a node, optional
+        Tells whether a node that oneDNN takes runs as well in an island, so that it causes no part.
 
     Returns
     -------
@@ -135,7 +138,7 @@ def split(
     for i, needed in enumerate(before):
         for other in needed:
             after[other].append(i)
-    side = [_REGION if can(node) else _ISLAND for node in ordered]
+    side = [(_EITHER if either(n) else _REGION) if can(n) else _ISLAND for n in ordered]
     for passes in count(1):
         level = _levels(before, side)
         while _join_readers(level, before, after, side):

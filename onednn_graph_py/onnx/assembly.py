@@ -12,6 +12,7 @@ import onnx_ir as ir
 from ..base.errors import OneDNNError
 from ..model.building.builder import GraphBuilder
 from ..model.building.constant_arrays import converted, placed
+from ..model.building.foreign import HostNode
 from ..model.building.value import Value
 from ..model.running.memory_limit import MemoryLimit
 from .islands import Island
@@ -93,8 +94,11 @@ class Assembly:
             self._constants[value, dtype] = constant
         return constant
 
-    def lower(self, node: ir.Node) -> None:
-        """Add a node; if it raises NotLowered, with the reason, the builder is as it was."""
+    def lower(self, node: ir.Node) -> bool:
+        """Add a node, and return whether it is host steps only.
+
+        If it raises NotLowered, with the reason, the builder is as it was.
+        """
         c = self.b.contents
         before = len(c.inputs), len(c.constants), len(c.nodes), len(self._constants)
         try:
@@ -117,6 +121,8 @@ class Assembly:
         for output, value in zip(node.outputs, made, strict=False):
             if value is not None:
                 self.values[output] = value
+        added = c.nodes[before[2] :]
+        return bool(added) and all(isinstance(n, HostNode) for n in added)
 
     def _place(self, node: ir.Node, since: int) -> None:
         """Let messages about the builder's new ops name the node."""

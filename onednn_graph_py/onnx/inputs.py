@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from ..base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
+from ..base.text.names import did_you_mean
 from ..ops.terms import shape_text
 from .tensors import Shape, name_of
 
@@ -129,9 +129,8 @@ class Inputs:
         at = dict(zip(names, given, strict=False))
         for name, value in named.items():
             if name not in self.checks:
-                near = difflib.get_close_matches(name, self.checks, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
-                raise InvalidArgumentsError(f"{self.model}: there is no input {name!r}; {hint}")
+                hint = did_you_mean(name, self.checks) or f"; there are: {', '.join(names)}"
+                raise InvalidArgumentsError(f"{self.model}: there is no input {name!r}{hint}")
             if name in at:
                 raise InvalidArgumentsError(f"{self.model}: input {name!r} is given twice")
             at[name] = value

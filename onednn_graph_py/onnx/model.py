@@ -17,13 +17,14 @@ import onnx_ir as ir
 from .._core import num_threads
 from ..base.errors import (
     GraphFormatError,
+    InvalidArgumentsError,
     OneDNNError,
     OutOfMemoryError,
     UnimplementedError,
     reworded,
 )
 from ..base.processes.forked import renew_in_forks
-from ..base.text.names import printable
+from ..base.text.names import did_you_mean, printable
 from ..model.building.builder import GraphBuilder
 from ..model.checking.expected import Verification
 from ..model.running.memory_limit import MemoryLimit
@@ -52,7 +53,7 @@ from .programs import Entry, Programs
 from .report import OnnxReport, reported
 from .rivals import Rival
 from .survey import Section
-from .tensors import SEQUENCE, Shape, dtype_of, name_of
+from .tensors import NUMPY, SEQUENCE, Shape, dtype_of, name_of
 from .verifying import verified
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class OnnxModel:
         limit = options.memory_limit
         self._weights = Weights(None if limit is None else MemoryLimit(name, limit))
         self._programs: dict[tuple[str, ...], Programs] = {}
+        self._between: dict[tuple[str, ...], OnnxModel] = {}
         checks = [self._inputs.checks[n] for n in self.input_names]
         self._types = [np.ndarray for c in checks if c.is_tensor]
         self._dtypes = [c.numpy for c in checks]
@@ -142,6 +144,45 @@ class OnnxModel:
         except MemoryError as e:
             raise OutOfMemoryError(f"{self.name}: {e}") from e
         return made[0] if len(made) == 1 else tuple(made)
+
+    def run(self, /, *arrays: Any, outputs: Iterable[str], **named: Any) -> tuple[Any, ...]:
+        """Compute results of nodes by name, also those between nodes.
+
+        Parameters
+        ----------
+        *arrays, **named : arrays
+            As a call takes them.
+        outputs : iterable of str
+            Names of results, or ``NODE:0`` for the first one of a node. The nodes that they need
+            are compiled by themselves.
+
+        Returns
+        -------
+        tuple of numpy.ndarray
+
+        Raises
+        ------
+        InvalidArgumentsError
+            The model has no such result, or only a subgraph has it.
+        """
+        names = tuple(outputs)
+        with self._lock:
+            if names not in self._between:
+                self._between[names] = self._ending(names)
+        made = self._between[names](*arrays, **named)
+        return made if isinstance(made, tuple) else (made,)
+
+    def _ending(self, names: tuple[str, ...]) -> OnnxModel:
+        """Return the same model with other outputs."""
+        model = self._model.clone()
+        known = {f"{n.name}:{i}": v for n in model.graph for i, v in enumerate(n.outputs)}
+        known |= {v.name or "": v for v in known.values()}
+        for name in names:
+            if name not in known:
+                hint = did_you_mean(name, known)
+                raise InvalidArgumentsError(f"{self.name}: no node makes {name!r}{hint}")
+        model.graph.outputs[:] = [known[name] for name in names]
+        return OnnxModel(model, replace(self.options, islands="fewest"), self.name)
 
     # -- programs
 
@@ -336,8 +377,8 @@ class OnnxModel:
         seed : int
         rtol, atol : float
             What is allowed, relative to the largest number of an output, and absolute. By default
-            `rtol` is 1e-4, and 0.05 if anything is computed in 8 bits, as other runtimes round
-            at other places.
+            `rtol` is 1e-4, and 0.05 if anything is computed in 8 bits or an output has 16, as other
+            runtimes round at other places.
 
         Returns
         -------
@@ -352,7 +393,8 @@ class OnnxModel:
         made = self(inputs)
         results = made if isinstance(made, tuple) else (made,)
         if rtol is None:
-            rtol = RTOL_INT8 if self.report().has_int8 else RTOL
+            short = any(getattr(r, "dtype", None) in (NUMPY["f16"], NUMPY["bf16"]) for r in results)
+            rtol = RTOL_INT8 if short or self.report().has_int8 else RTOL
         return verified(
             packing.proto_of(self._model), inputs, self.output_names, results, rtol, atol
         )

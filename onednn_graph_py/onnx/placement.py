@@ -12,20 +12,8 @@ PRODUCTS = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 MOVES = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "MaxPool")
 """Ops that make no new numbers."""
 
-FUSED = (
-    "Add",
-    "Relu",
-    "Sigmoid",
-    "Tanh",
-    "Clip",
-    "LeakyRelu",
-    "Elu",
-    "HardSwish",
-    "HardSigmoid",
-    "Gelu",
-    "Abs",
-    "Mish",
-)
+_FUSED = "Add Relu Sigmoid Tanh Clip LeakyRelu Elu HardSwish HardSigmoid Gelu Abs Mish"
+FUSED = tuple(_FUSED.split())
 """Ops that oneDNN computes together with a product before them."""
 
 

@@ -17,6 +17,7 @@ from .inference import NodeFacts
 from .loading import subgraphs
 from .options import Most, Options
 from .tensors import Tensor, dtype_of
+from .widening import widened
 
 
 def prepare(model: ir.Model, options: Options) -> None:
@@ -36,6 +37,7 @@ def prepare(model: ir.Model, options: Options) -> None:
         passes.LiftSubgraphInitializersToMainGraphPass()(model)
     except Exception as e:  # passes raise what they meet
         raise GraphFormatError(f"its functions or constants are not valid: {e}") from e
+    widened(model)
     _without_dropout(model.graph)
     _without_identities(model.graph)
     _fold(model, options.most)

@@ -13,18 +13,11 @@ from .options import Options
 from .placement import merged, moved
 from .quantized_weights import prepared
 
-QUANTIZED = frozenset(
-    {
-        "QuantizeLinear",
-        "DequantizeLinear",
-        "DynamicQuantizeLinear",
-        "MatMulInteger",
-        "ConvInteger",
-        "MatMulNBits",
-        "DynamicQuantizeMatMul",
-        "MatMulIntegerToFloat",
-    }
-)
+_QUANTIZED = """
+QuantizeLinear DequantizeLinear DynamicQuantizeLinear MatMulInteger ConvInteger MatMulNBits
+DynamicQuantizeMatMul MatMulIntegerToFloat
+"""
+QUANTIZED = frozenset(_QUANTIZED.split())
 
 
 def rewrite(model: ir.Model, options: Options) -> bool:

@@ -169,12 +169,13 @@ def share_of(entry: Entry) -> float:
     inside = everything = 0
     for stage, _ in stages(entry):
         program = stage.program
-        found, left = program.found, program.division.reasons
+        found, division = program.found, program.division
         outside = _outside(stage)
         work = {n: operations(n, found) for n in (*found.calls, *outside)}
         everything += sum(work.values())
         if program.model is not None:
-            inside += sum(w for n, w in work.items() if n not in left and n not in outside)
+            left = {*division.reasons, *outside}
+            inside += sum(w for n, w in work.items() if n not in left and n not in division.on_host)
     return inside / everything if everything else 1.0
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import onednn_graph_py as og
+from onednn_graph_py.machine.cpu import lacks
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 front = pytest.importorskip("onednn_graph_py.onnx")
@@ -708,3 +709,51 @@ def test_the_benchmark_of_calls_runs():
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "an island: CumSum" in done.stdout
+
+
+def test_results_between_nodes_are_computed_by_name():
+    model = model_of(
+        f"""g (float[n,8] x) => (float[n,4] y) <{MATRIX}, float[1,4] row = {{1, 2, -3, 4}}> {{
+            h = MatMul(x, w) k = Sin(h) e = ReduceSum <keepdims = 1> (k) y = Mul(e, row) }}"""
+    )
+    for i, node in enumerate(model.graph.node):
+        node.name = f"node{i}"
+    loaded = front.load(model)
+    for rows in (3, 7):
+        x = floats(rows, 8)
+        h = x @ onnx.numpy_helper.to_array(model.graph.initializer[0])
+        sine, total, product = loaded.run(x, outputs=["node1:0", "e", "h"])
+        np.testing.assert_allclose(product, h, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(sine, np.sin(h), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(total, np.sin(h).sum().reshape(1, 1), rtol=1e-4, atol=1e-4)
+        (alone,) = loaded.run({"x": x}, outputs=["y"])
+        np.testing.assert_allclose(alone, loaded(x), rtol=1e-5, atol=1e-5)
+    with pytest.raises(og.InvalidArgumentsError, match="node9:0"):
+        loaded.run(x, outputs=["node9:0"])
+
+
+V = np.float32([(i * 5 % 13 - 6) / 8 for i in range(64)]).reshape(8, 8)
+W = np.float16([(i * 7 % 11 - 5) / 16 for i in range(32)]).reshape(8, 4)
+HALF = f"""g (float16[n,8] x, float16[n,8] z) => (float16[n,4] y, float16[n,8] i, bool c) <
+    float[8,8] v = {{{", ".join(map(str, V.flat))}}},
+    float16[8,4] w = {{{", ".join(map(str, W.view(np.uint16).flat))}}}> {{
+    h = Cast <to = 10> (v) s = Add (x, z) t = MatMul (s, h)
+    l = Constant <value = float16 {{{np.float16(0.5).view(np.uint16)}}}> () c = Cast <to = 9> (l)
+    u = If (c) <then_branch = a () => (float16[n,8] p) {{ p = Mul (t, l) }},
+                else_branch = b () => (float16[n,8] q) {{ q = Neg (t) }}>
+    m = Relu (u) y = MatMul (m, w) i = Identity (x) }}"""
+
+
+@pytest.mark.parametrize("rows", [3, 7])
+def test_f16_files_run_in_oneDNN(rows):
+    """In f32 where the CPU has no f16: then each result is rounded once."""
+    loaded = front.load(model_of(HALF), fallback="error")
+    x, z = (floats(rows, 8).astype(np.float16) for _ in range(2))
+    y, same, truth = loaded(x, z)
+    wanted = np.maximum((x.astype(np.float32) + z) @ V / 2, 0) @ W.astype(np.float32)
+    assert (y.dtype, same.dtype, truth.item()) == (np.float16, np.float16, True)
+    np.testing.assert_array_equal(same, x)
+    roundings = 1 if lacks("f16") else 20
+    unit = 2.0**-11 * np.abs(wanted).max()
+    np.testing.assert_allclose(y.astype(np.float32), wanted, rtol=0, atol=1.1 * roundings * unit)
+    assert loaded.verify(x, z)

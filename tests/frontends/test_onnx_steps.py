@@ -1,4 +1,4 @@
-"""Pad and Slice as host steps between products: each beside onnxruntime."""
+"""Host steps between products: each beside onnxruntime without its optimizations."""
 
 import numpy as np
 import pytest
@@ -28,6 +28,34 @@ BODIES = {
         e = Constant <value = int64[1] {-9223372036854775807}> ()
         a = Constant <value = int64[1] {1}> () s = Constant <value = int64[1] {-3}> ()
         q = Slice (h, b, e, a, s) y = Relu (q)""",
+    **{
+        op: f"q = {op} (h) y = Neg (q)"
+        for op in (
+            "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh", "Floor",
+            "Sign", "Sin", "Sinh", "Tan",
+        )
+    },
+    **{
+        op: f"""a = Constant <value = int64[1] {{1}}> () t = ReduceMax <axes = [1]> (h)
+            r = Ceil (h) u = Min (t, r) c = {op} (r, u) q = Where (c, h, t) y = Relu (q)"""
+        for op in ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
+    },
+    **{
+        op: f"""z = Constant <value = float {{-0.5}}> () a = Greater (h, z) t = Neg (h)
+            b = Greater (t, z) c = {op} (a, b) d = Not (c) q = Where (d, h, t) y = Relu (q)"""
+        for op in ("And", "Or", "Xor")
+    },
+    "NaN": "t = Log (h) c = IsNaN (t) q = Where (c, h, t) y = Relu (q)",
+    **{
+        f"{op} {attributes}": f"""t = Ceil (h) k = {op} <{attributes}> (t)
+            f = Cast <to = 1> (k) g = Cast <to = 6> (h) e = Cast <to = 1> (g) s = ReduceSum (e)
+            q = Mul (f, s) y = Relu (q)"""
+        for op in ("ArgMax", "ArgMin")
+        for attributes in (
+            "axis = 0, keepdims = 1", "axis = -1, keepdims = 0",
+            "axis = 1",
+        )
+    },
 }  # fmt: skip
 
 
@@ -43,8 +71,10 @@ def model_of(body, rows):
 
 
 def beside_onnxruntime(model, counts, **options):
+    plain = onnxruntime.SessionOptions()
+    plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(
-        model.SerializeToString(), providers=["CPUExecutionProvider"]
+        model.SerializeToString(), plain, providers=["CPUExecutionProvider"]
     )
     loaded = front.load(model, **options)
     for count in counts:
@@ -69,6 +99,11 @@ def test_it_runs_between_oneDNNs_partitions(name, rows):
 REFUSED = {
     "Pad": """p = Constant <value = int64[4] {0, -2, 0, 1}> ()
         q = Pad <mode = "edge"> (h, p) y = Relu (q)""",
+    "ScatterND": """i = Constant <value = int64[1, 2] {2, 7}> ()
+        u = Constant <value = float[1] {0.5}> ()
+        q = ScatterND <reduction = "add"> (h, i, u) y = Relu (q)""",
+    "ArgMax": """k = ArgMax <axis = 0, keepdims = 0, select_last_index = 1> (h)
+        f = Cast <to = 1> (k) y = Relu (f)""",
 }
 
 
@@ -78,3 +113,18 @@ def test_what_is_not_lowered_is_an_island(name):
     (program,) = loaded.report().programs
     assert [left.op for left in program.left][:1] == [name]
     assert program.islands
+
+
+def test_host_steps_are_no_arithmetic_of_oneDNN_and_cause_no_part():
+    """Behind an island they run in it, too."""
+    body = """i = Constant <value = int64[1, 2] {2, 7}> () u = Constant <value = float[1] {0.5}> ()
+        s = ScatterND <reduction = "add"> (h, i, u) q = Sin (s) c = Cos (q) y = Floor (c)"""
+    loaded = beside_onnxruntime(model_of(body, ROWS), [ROWS], islands="fewest")
+    (program,) = loaded.report().programs
+    assert (program.regions, len(program.islands)) == (1, 1)
+    model = model_of("q = Sin (h) y = Relu (q)", ROWS)
+    loaded = beside_onnxruntime(model, [ROWS], islands="fewest")
+    (program,) = loaded.report().programs
+    assert not program.islands
+    products, others = 2 * ROWS * 5 * WIDE, ROWS * WIDE
+    assert program.share == (products + others) / (products + 2 * others)

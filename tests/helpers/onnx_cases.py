@@ -24,6 +24,7 @@ from onnx.reference import ReferenceEvaluator
 
 from onednn_graph_py.onnx import backend
 from onednn_graph_py.onnx.lowering import LOWERINGS
+from onednn_graph_py.onnx.lowering.elementwise import HOSTED
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "onnx_ops.md"
@@ -295,8 +296,6 @@ def why_island(schema: onnx.defs.OpSchema) -> str:
     types = {t for p in (*schema.inputs, *schema.outputs) for t in p.types}
     if schema.name in ("Constant", "ConstantOfShape", "Range", "Shape", "Size"):
         return "it is computed when a model is compiled, if sizes are all that it needs"
-    if schema.name in ("GreaterOrEqual", "LessOrEqual"):
-        return "oneDNN finds NaN greater than all"
     if schema.deprecated:
         return "deprecated"
     if any(a.type == onnx.defs.OpSchema.AttrType.GRAPH for a in schema.attributes.values()):
@@ -333,7 +332,8 @@ def rows() -> dict[tuple[str, str], tuple[str, ...]]:
         key = schema.domain, schema.name
         if key in LOWERINGS:
             known = sorted({r for r in map(_told, reasons.get(schema.name, ())) if r})
-            runs = sorted(ops.get(schema.name, ())) or ["a view"]
+            runs = sorted(ops.get(schema.name, ()))
+            runs = runs or ["a host step" if schema.name in HOSTED else "a view"]
             made_rows[key] = (", ".join(runs), "; ".join(known))
         elif not schema.domain.startswith("ai.onnx.preview"):
             made_rows[key] = ("", why_island(schema))
@@ -358,16 +358,18 @@ This table shows which ops of ONNX [`onednn_graph_py.onnx`](guide_onnx.md) gives
 which stay in islands: nodes that onnxruntime or onnx's reference runs. It comes from onnx's own
 cases, all of which the tests run.
 
-For all ops: oneDNN computes in f32, bf16 and f16, the latter two where the CPU has them. Islands
-run whole numbers, booleans, f64, tensors without elements, and nodes whose dims depend on the
-numbers of a call. Values known at compile time (sizes, axes, masks of sizes) are folded, whatever
-the op. A view takes no time, unless its reader needs a copy.
+For all ops: oneDNN computes in f32, bf16 and f16; the latter two are computed in f32 where the CPU
+lacks them. Islands run whole numbers, booleans, f64, tensors without elements, and nodes whose dims
+depend on the numbers of a call. Values known at compile time (sizes, axes, masks of sizes) are
+folded, whatever the op. A view takes no time, unless its reader needs a copy. A host step is a
+function of NumPy's between oneDNN's partitions, on whole numbers and booleans, too; so are `Cast`,
+`Where`, `Gather` and `Pad` of what oneDNN does not take.
 
 Ops that compare may turn NaN into a number: Relu, Clip, HardSigmoid, Exp, Max, Min, ReduceMax,
 ReduceMin and MaxPool. In Softmax and LogSoftmax NaN stays NaN, but does not spread to its row.
 Infinities give what ONNX says, with three exceptions: Gelu gives NaN, a window of MaxPool that has
-only -inf gives the smallest finite number, and PRelu differs with infinite slopes. Comparisons of
-floating-point numbers stay in islands, since oneDNN finds NaN greater than all.
+only -inf gives the smallest finite number, and PRelu differs with infinite slopes. NaN is the
+largest and the smallest number of ArgMax and ArgMin.
 
 Before oneDNN 3.9 Gelu by tanh runs as other ops, and so does RMSNormalization before 3.11. Before
 3.8 Where needs known dims, unless the condition has the shape of what it chooses.

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from ...base.dtypes import array_dtype
 from ...frontends.recipes import ELEMENTWISE, chosen, clamp, gelu, power, prelu
+from ...machine.cpu import lacks
 from ...model.building.value import Value
 from .table import FLOATS, Call, NotLowered, lowers
 
@@ -97,6 +101,48 @@ _rows(1, {"Gelu": _gelu}, domain="com.microsoft")
 _rows(2, {"PRelu": prelu, "SwiGLU": lambda call, x, y: _gated(call, x) * y})
 
 
+# -- host steps, which take less time than a call of onnxruntime
+
+_HOSTED = """
+Acos=arccos Acosh=arccosh And=logical_and ArgMax=argmax ArgMin=argmin Asin=arcsin Asinh=arcsinh
+Atan=arctan Atanh=arctanh Ceil=ceil Cos=cos Cosh=cosh Equal=equal Floor=floor Greater=greater
+GreaterOrEqual=greater_equal IsNaN=isnan Less=less LessOrEqual=less_equal Not=logical_not
+Or=logical_or Sign=sign Sin=sin Sinh=sinh Tan=tan Xor=logical_xor
+"""
+HOSTED = dict(pair.split("=") for pair in _HOSTED.split())
+"""NumPy's function for ops that oneDNN lacks."""
+
+_NUMBERS = {*FLOATS, "f64", "s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "boolean"}
+
+
+def _step(call: Call, function: Callable[..., Any], *values: Value) -> Value:
+    """Let NumPy compute an op of values, by default of all inputs."""
+    values = values or tuple(call.value(i) for i in range(len(call)))
+    made = call.result_dims[0], call.result_dtypes[0]
+    if not {made[1], *(v.dtype for v in values)} <= _NUMBERS or call.version < 7:
+        raise NotLowered("a data type is not one of NumPy's, or it broadcasts as before opset 7")
+    result: Value = call.b.call(partial(_quiet, function), *values, outputs=[made])
+    return result
+
+
+def _quiet(function: Callable[..., Any], *arrays: npt.NDArray[Any]) -> Any:
+    with np.errstate(all="ignore"):  # NaN and infinities are numbers of ONNX
+        return function(*arrays)
+
+
+def _hosted(call: Call) -> Value:
+    function = getattr(np, HOSTED[call.node.op_type])
+    if call.node.op_type in ("ArgMax", "ArgMin"):
+        if call.attribute("select_last_index", 0):
+            raise NotLowered("NumPy has the first of equal elements")
+        axis, kept = int(call.attribute("axis", 0)), bool(call.attribute("keepdims", 1))
+        function = partial(function, axis=axis, keepdims=kept)
+    return _step(call, function)
+
+
+lowers(*HOSTED)(_hosted)
+
+
 # -- several tensors
 
 
@@ -109,15 +155,9 @@ def _folded(method: str, call: Call) -> Value:
     return first
 
 
-for _op_type, _name in (
-    ("Add", "add"),
-    ("Div", "divide"),
-    ("Max", "maximum"),
-    ("Min", "minimum"),
-    ("Mul", "multiply"),
-    ("Sub", "subtract"),
-    ("Sum", "add"),
-):
+_FOLDED = "Add=add Div=divide Max=maximum Min=minimum Mul=multiply Sub=subtract Sum=add"
+for _pair in _FOLDED.split():
+    _op_type, _, _name = _pair.partition("=")
     lowers(_op_type)(partial(_folded, _name))
 
 
@@ -128,18 +168,26 @@ def _mean(call: Call) -> Value:
 
 @lowers("Where")
 def _where(call: Call) -> Value:
-    x, y = call.floats(1, 2)
-    return chosen(call, call.value(0), x, y)
+    condition, x, y = (call.value(i) for i in range(3))
+    try:
+        return chosen(call, condition, x, y)
+    except NotLowered:
+        return _step(call, np.where)
 
 
 @lowers("Cast", "CastLike")
 def _cast(call: Call) -> Value:
-    x = call.value(0)
-    to = call.result_dtypes[0]
+    x, to = call.value(0), call.result_dtypes[0]
     if x.dtype in ("s8", "u8") and to in FLOATS:
         wide = call.b.dequantize(x, scales=[1.0], zps=[0])
         return call.cast(wide, to)
-    return call.cast(x, to)
+    if {x.dtype, to} <= {*FLOATS} and not (lacks(x.dtype) or lacks(to)):
+        return call.cast(x, to)
+    return _step(call, partial(_as, array_dtype(to)), x)
+
+
+def _as(dtype: np.dtype[Any], x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return x.astype(dtype)
 
 
 @lowers("Identity")

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ...base.errors import InvalidIndexError
 from ...model.building.value import Value
+from ..tensors import Shape
 from .table import Call, NotLowered, lowers
 
 Array = npt.NDArray[Any]
@@ -61,9 +62,7 @@ def _taken(name: str, axis: int, data: Array, places: Array) -> Array:
     return made
 
 
-def _shape(
-    dtype: str, axis: int, data: tuple[int, ...], places: tuple[int, ...]
-) -> list[tuple[tuple[int, ...], str]]:
+def _shape(dtype: str, axis: int, data: Shape, places: Shape) -> list[tuple[Shape, str]]:
     return [((*data[:axis], *places, *data[axis + 1 :]), dtype)]
 
 
@@ -72,7 +71,5 @@ def _gather_elements(call: Call) -> Value:
     return _step(call, elements, _as_places)
 
 
-def _as_places(
-    dtype: str, axis: int, data: tuple[int, ...], places: tuple[int, ...]
-) -> list[tuple[tuple[int, ...], str]]:
+def _as_places(dtype: str, axis: int, data: Shape, places: Shape) -> list[tuple[Shape, str]]:
     return [(places, dtype)]

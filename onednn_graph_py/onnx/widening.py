@@ -1,0 +1,61 @@
+"""Files in data types that the CPU can't compute in, computed in f32: `widened`."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from ..machine.cpu import lacks
+from .loading import subgraphs
+from .tensors import TYPES
+
+_FLOAT = ir.DataType.FLOAT
+
+
+def widened(model: ir.Model) -> None:
+    """Compute in f32 what a model has in f16 or bf16, where the CPU lacks them.
+
+    Weights are converted once; inputs and outputs keep their data types.
+    """
+    narrow = {TYPES[name] for name in ("f16", "bf16") if lacks(name)}
+    graph = model.graph
+    if any(n.op_type == "BitCast" for n in graph):
+        return  # it reads bits
+    given = [(v, v.dtype) for v in graph.inputs if v.dtype in narrow]
+    wanted = [(i, v, v.dtype) for i, v in enumerate(graph.outputs) if v.dtype in narrow]
+    _widen(graph, narrow)
+    for value, dtype in given:
+        made = ir.node("Cast", [value], {"to": _FLOAT})
+        value.replace_all_uses_with(made.outputs[0], replace_graph_outputs=True)
+        made.replace_input_with(0, value)
+        value.dtype = dtype
+        graph.insert_before(graph[0], made) if len(graph) else graph.append(made)
+    for i, value, dtype in wanted:
+        made = ir.node("Cast", [graph.outputs[i]], {"to": dtype})
+        result = made.outputs[0]
+        result.dtype, result.shape = dtype, value.shape
+        if graph.outputs[i] is value:
+            result.name, value.name = value.name, f"{value.name}.wide"
+        graph.append(made)
+        graph.outputs[i] = result
+
+
+def _widen(graph: ir.Graph, narrow: set[ir.DataType]) -> None:
+    weights = graph.initializers.values()
+    for value in (*graph.inputs, *weights, *(v for node in graph for v in node.outputs)):
+        if value.dtype in narrow:
+            value.type = ir.TensorType(_FLOAT)
+            if value.const_value is not None:
+                value.const_value = _wide(value.const_value)
+    for node in graph:
+        for name, attribute in node.attributes.items():
+            if attribute.type == ir.AttributeType.TENSOR and attribute.value.dtype in narrow:
+                node.attributes[name] = ir.AttrTensor(name, _wide(attribute.value))
+            elif name in ("to", "dtype", "output_dtype") and attribute.value in narrow:
+                node.attributes[name] = ir.AttrInt64(name, _FLOAT)
+        for inner in subgraphs(node):
+            _widen(inner, narrow)
+
+
+def _wide(tensor: ir.TensorProtocol) -> ir.Tensor:
+    return ir.tensor(tensor.numpy().astype(np.float32))
