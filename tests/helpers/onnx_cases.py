@@ -346,6 +346,8 @@ def _told(reason: str) -> str:
         return ""
     if "no elements" in reason or "oneDNN does not convert" in reason:
         return ""
+    if reason.startswith(("a data type", "onnx does not", "oneDNN refuses it: there is no data")):
+        return ""
     if reason.startswith("oneDNN has no coordinates"):
         return "it takes other elements than half_pixel does"
     return re.sub(", not [a-z0-9_]+$", "", reason)

@@ -119,7 +119,7 @@ def _step(call: Call, function: Callable[..., Any], *values: Value) -> Value:
     """Let NumPy compute an op of values, by default of all inputs."""
     values = values or tuple(call.value(i) for i in range(len(call)))
     made = call.result_dims[0], call.result_dtypes[0]
-    if not {made[1], *(v.dtype for v in values)} <= _NUMBERS or call.version < 7:
+    if not {made[1], *(v.dtype for v in values)} <= _NUMBERS or call.attribute("broadcast", 0):
         raise NotLowered("a data type is not one of NumPy's, or it broadcasts as before opset 7")
     result: Value = call.b.call(partial(_quiet, function), *values, outputs=[made])
     return result
