@@ -175,8 +175,8 @@ class OnnxModel:
     def _ending(self, names: tuple[str, ...]) -> OnnxModel:
         """Return the same model with other outputs."""
         model = self._model.clone()
-        known = {f"{n.name}:{i}": v for n in model.graph for i, v in enumerate(n.outputs)}
-        known |= {v.name or "": v for v in known.values()}
+        made = [(f"{n.name}:{i}", v) for n in model.graph for i, v in enumerate(n.outputs)]
+        known = dict(made) | {v.name or "": v for _, v in made}
         for name in names:
             if name not in known:
                 hint = did_you_mean(name, known)
