@@ -3,7 +3,6 @@
 import gc
 import itertools
 import textwrap
-import threading
 
 import numpy as np
 from graphs import OWN_BLOCKS, python
