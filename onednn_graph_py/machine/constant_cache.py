@@ -8,7 +8,6 @@ than 32 MB and an eighth of what living ones have there (``bindings/cached_const
 
 from __future__ import annotations
 
-import contextlib
 from typing import NamedTuple
 
 from .. import _core
@@ -68,9 +67,20 @@ def clear_caches() -> None:
     Models that are in use go on: their constants are reordered again at the next call. The cache of
     constants stays as it is as long as a model lives that released its constants.
     """
+    empty_constants()
+    empty_kernel_caches()
+
+
+def empty_constants() -> bool:
+    """Let models reorder their constants again at their next call; return False if one holds them.
+
+    `clear_caches` says who holds the cache.
+    """
     capacity = _core.get_constant_tensor_cache_capacity("cpu")
-    if capacity:
-        with contextlib.suppress(InvalidArgumentsError):  # a model holds the cache
+    try:
+        if capacity:
             # Setting any capacity empties the cache; 0 would make running models fail.
             _core.set_constant_tensor_cache_capacity("cpu", capacity)
-    empty_kernel_caches()
+    except InvalidArgumentsError:
+        return False
+    return True

@@ -14,6 +14,7 @@ import torch
 from torch import fx
 
 from ..base.errors import UnimplementedError
+from ..machine.constant_cache import empty_constants
 from . import capture, rewrites
 from .division import divided, function_of, is_size, is_worth, operations, source, viewed
 from .fallback import FallbackWarning
@@ -23,6 +24,8 @@ from .region import Region
 from .sample import Sample
 
 MOST_UNUSED = 3  # after so many programs in a row that ran only once, weights become inputs
+
+MOST_OTHERS = 8  # times the bytes of weights that changed, which may be packed again with them
 
 CAPTURED: weakref.WeakSet[Captured] = weakref.WeakSet()  # the graphs that are alive, for reports
 
@@ -47,7 +50,7 @@ class Program:
         threads: int,
         name: str,
     ) -> None:
-        constants = folded(graph, weights)
+        constants = self.constants = folded(graph, weights)
         self.division = divided(graph, constants, options)
         self.regions: list[Region] = []
         root = torch.nn.Module()
@@ -109,6 +112,28 @@ class Program:
         self.run = self.module.forward
         self.taken: Callable[[list[Any]], tuple[Any, ...]] = tuple
 
+    @property
+    def constant_bytes(self) -> int:
+        """The bytes of the constants of all regions."""
+        return sum(r.constant_bytes for r in self.regions)
+
+    def follows(self, written: set[fx.Node]) -> bool:
+        """Compute with other numbers in the weights' memory; return False if that can't be."""
+        for node, tensor in self.constants.items():
+            if written.isdisjoint(node.all_input_nodes):
+                continue
+            given = fx.map_arg((node.args, dict(node.kwargs)), self.constants.__getitem__)
+            written.add(node)
+            with torch.inference_mode():
+                made = node.target(*given[0], **given[1])
+                if made.data_ptr() != tensor.data_ptr():
+                    tensor.copy_(made)
+        everything = sum(p.constant_bytes for c in list(CAPTURED) for p in c.living)
+        # What oneDNN packed is dropped as a whole: others' must not be much more.
+        if everything > MOST_OTHERS * self.constant_bytes:
+            return False
+        return all(r.follows(written) for r in self.regions) and empty_constants()
+
 
 def _item(values: Sequence[Any], index: int) -> Any:
     return values[index]
@@ -119,6 +144,10 @@ class _Entry:
 
     def __init__(self, weights: Sequence[torch.Tensor]) -> None:
         self.program: Program
+        self.is_for(weights)
+
+    def is_for(self, weights: Sequence[torch.Tensor]) -> None:
+        """Be right for the weights as they are."""
         self.state = _state(weights)
         self.sample = Sample(weights)
         self.used = False  # again, after the call that made it
@@ -127,11 +156,15 @@ class _Entry:
         """Return whether the weights are as they were; memory is read if it is where it was."""
         return self.state == _state(weights) and self.sample.is_same()
 
-    def changed(self, weights: Sequence[torch.Tensor]) -> Iterable[int]:
+    def changed(self, weights: Sequence[torch.Tensor]) -> Sequence[int]:
         """Return which weights changed; all if only the sample shows that some did."""
         before, now = zip(*self.state, strict=True), zip(*_state(weights), strict=True)
         found = [i for i, (b, n) in enumerate(zip(before, now, strict=True)) if b != n]
         return found or range(len(weights))
+
+    def lies_at(self, weights: Sequence[torch.Tensor]) -> bool:
+        """Return whether the weights are where they were."""
+        return bool(self.state[1] == _state(weights)[1])
 
 
 class Captured:
@@ -215,6 +248,9 @@ class Captured:
                 return entry.program  # another thread made it
             if entry is not None:
                 self._drop(ids, entry.changed(weights))
+                if self._follows(entry, weights):
+                    self.programs[ids] = entry
+                    return entry.program
             if self._unused >= MOST_UNUSED:
                 self._thaw(
                     [self.static[i] for i in self._changed],
@@ -231,6 +267,17 @@ class Captured:
                 if number not in self._watched:
                     self._watched[number] = weakref.ref(weight, self._forget(number))
             return program
+
+    def _follows(self, entry: _Entry, weights: Sequence[torch.Tensor]) -> bool:
+        """Let a program compute with what was written to its weights, if it can."""
+        changed = entry.changed(weights)
+        few = 2 * sum(weights[i].nbytes for i in changed) < sum(w.nbytes for w in weights)
+        if not entry.lies_at(weights) or (few and self._unused >= MOST_UNUSED):
+            return False
+        if not entry.program.follows({self.placeholders[self.static[i]] for i in changed}):
+            return False
+        entry.is_for(weights)
+        return True
 
     def _relieve(self, ids: tuple[int, ...]) -> None:
         """Drop programs for one shape of these weights, once, if this graph takes all shapes.

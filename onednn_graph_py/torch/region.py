@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from ..base.errors import OneDNNError, UnimplementedError
 from ..model.building.builder import GraphBuilder
 from ..model.building.value import Value
 from ..model.running.model import CompiledGraph
+from ..model.running.renewing import follows
 from .arrays import array_of, tensor_of
 from .division import constant_without_type, is_tensor, lowered, memory_order, viewed
 from .fallback import FallbackWarning
@@ -52,6 +53,7 @@ class Region:
         self.sizes = [n for n in dict.fromkeys(read) if not is_tensor(n)]
         self._rest = {n: constants[n] for n in dict.fromkeys(read) if n in constants}
         self._eager: fx.GraphModule | None = None
+        self._given: dict[fx.Node, Value] = {}
         self.model: CompiledGraph | None = None
         try:
             self.model = self._built(constants, options).compile(
@@ -77,7 +79,9 @@ class Region:
         for node in self.nodes:
             for given in node.all_input_nodes:
                 if given not in values and given in constants:
-                    values[given] = self._constant(b, given, constants[given])
+                    values[given] = made = self._constant(b, given, constants[given])
+                    if isinstance(made, Value):
+                        self._given[given] = made
             values[node] = lowered(b, node, values, constants)
         outputs: dict[str, Value] = {}
         for i, node in enumerate(self.outputs):
@@ -95,6 +99,20 @@ class Region:
         array = array_of(tensor).view()
         array.flags.writeable = False
         return b.constant(array, name=node.name, copy=None)
+
+    @property
+    def constant_bytes(self) -> int:
+        """The bytes of the tensors that are constants."""
+        return sum(t.nbytes for t in self._rest.values())
+
+    def follows(self, written: Collection[fx.Node]) -> bool:
+        """Compute with other numbers in the memory of constants; return False if that can't be."""
+        changed = [n for n in self._rest if n in written]
+        if self.model is None or not changed:
+            return True
+        if any(n not in self._given for n in changed):
+            return False
+        return follows(self.model, [(self._given[n], array_of(self._rest[n])) for n in changed])
 
     def _failed(self, error: OneDNNError | NotLowered) -> None:
         """Let torch run the region from now on, and say so."""

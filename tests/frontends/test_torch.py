@@ -164,6 +164,126 @@ def test_changed_weights_are_seen(event, mode):
             close(run(x), module(x))
 
 
+def convolutions():
+    layers = torch.nn.Conv2d(3, 16, 3), torch.nn.BatchNorm2d(16), torch.nn.ReLU()
+    module = torch.nn.Sequential(*layers, torch.nn.Conv2d(16, 5, 2)).eval()
+    module[1].running_mean.normal_()
+    return module
+
+
+def attending():
+    layer = torch.nn.TransformerEncoderLayer(24, 4, 56, batch_first=True)
+    return torch.nn.Sequential(layer, torch.nn.Linear(24, 7)).eval()
+
+
+class Masked(torch.nn.Module):
+    """Attention with a mask and a factor that are buffers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(24, 72)
+        self.register_buffer("mask", torch.zeros(9, 9))
+        self.register_buffer("factor", torch.tensor(0.3))
+
+    def forward(self, x):
+        q, k, v = self.inner(x).chunk(3, -1)
+        return torch.softmax(q @ k.mT * self.factor + self.mask, -1) @ v
+
+
+# The module, an input's shape, and whether the program stays.
+WRITTEN = {
+    "products": (lambda: Small(48).eval(), (7, 48), True),
+    "products, bf16": (lambda: Small(48).eval().bfloat16(), (7, 48), True),
+    "products, autocast": (lambda: Small(48).eval(), (7, 48), True),
+    "convolutions": (convolutions, (2, 3, 9, 7), True),
+    "channels last": (
+        lambda: convolutions().to(memory_format=torch.channels_last),
+        (2, 3, 9, 7),
+        True,
+    ),
+    "encoder layer": (attending, (2, 9, 24), True),
+    "a mask and a number": (lambda: Masked().eval(), (2, 9, 24), False),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_weights_that_are_written_keep_their_plans(name, dynamic):
+    from onednn_graph_py.torch.captured import CAPTURED
+
+    make, shape, stays = WRITTEN[name]
+    module, other = make(), make()
+    dtype = next(module.parameters()).dtype
+    if dtype is torch.bfloat16 and (why := og.machine.cpu.lacks("bf16")):
+        pytest.skip(why)
+    run = compiled(module, dynamic=dynamic)
+    both = compiled(other, dynamic=dynamic)
+    autocast = torch.autocast("cpu", torch.bfloat16, enabled="autocast" in name)
+    inputs = [
+        torch.randn(n, *shape[1:]).to(dtype) for n in ((shape[0], 5) if dynamic else shape[:1])
+    ]
+    with torch.no_grad(), autocast:
+        kept = [run(x) for x in (*inputs, *inputs)]
+        copies = [k.clone() for k in kept]
+        wanted_of_other = [both(x) for x in inputs]
+        regions = [r.model for c in CAPTURED for p in c.living for r in p.regions]
+        for change in (1, 2):
+            for i, weight in enumerate(module.state_dict().values()):
+                if weight.is_floating_point():
+                    weight.add_(torch.rand_like(weight), alpha=0.2 * change)
+                    if i == 0 and "mask" in name:
+                        weight[:, 1:].fill_(-torch.inf)
+            exact = copy.deepcopy(module).double()
+            for x in (*inputs, *inputs):
+                got, eager = run(x), module(x)
+                with torch.autocast("cpu", enabled=False):
+                    wanted = exact(x.double())
+                scale = float(wanted.abs().max())
+                allowed = 3 * float((eager - wanted).abs().max()) + 2e-5 * scale
+                assert float((got - wanted).abs().max()) <= allowed
+        for x, wanted in zip(inputs, wanted_of_other, strict=True):
+            assert torch.equal(both(x), wanted)
+    assert all(map(torch.equal, kept, copies))
+    after = [r.model for c in CAPTURED for p in c.living for r in p.regions]
+    assert (set(map(id, regions)) == set(map(id, after))) == stays
+
+
+def averaged(module, step):
+    """One step of an average of weights over training."""
+    for weight in module.parameters():
+        weight.data.lerp_(torch.randn_like(weight), 0.1)
+
+
+def merged(module, step):
+    """Add a product of two small matrices to a weight, or take it away again."""
+    torch.manual_seed(step // 2)
+    change = torch.randn(64, 3) @ torch.randn(3, 32)
+    module.first.weight.data += change if step % 2 else -change
+    module.second.weight.data += change.t() if step % 2 else -change.t()
+
+
+def trained(module, step):
+    torch.manual_seed(step)
+    with torch.enable_grad():
+        module(torch.randn(5, 32)).square().mean().backward()
+        torch.optim.AdamW(module.parameters(), 0.01).step()
+
+
+@pytest.mark.parametrize("change", [averaged, merged, trained])
+def test_an_evaluation_after_each_change_compiles_and_warns_no_more(change):
+    from onednn_graph_py.torch.captured import CAPTURED
+
+    module, run, x = small()
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error", front.FallbackWarning)
+        run(x)
+        ((program,),) = [c.living for c in CAPTURED]
+        for step in range(6):
+            change(module, step)
+            close(run(x), module(x))
+        assert [c.living for c in CAPTURED] == [[program]]
+
+
 def test_weights_that_change_at_each_call_become_inputs():
     module, run, x = small()
     with torch.no_grad():
