@@ -103,7 +103,8 @@ def _choice_of(draft: PlanDraft, nodes: Nodes) -> Choice | None:
 def chosen(draft: PlanDraft, choice: Choice) -> tuple[str, str]:
     """Return the form in which a group runs, empty as it is written, and why.
 
-    What was measured decides; the table does where nothing was.
+    What was measured decides; the table does where nothing was, and where both ways take about as
+    long: a group by itself does not show what it takes among others, whose weights come between.
     """
     if _always:
         return next(iter(choice.keys)), "it fits"
@@ -116,7 +117,7 @@ def chosen(draft: PlanDraft, choice: Choice) -> tuple[str, str]:
         if kept.pace is None:
             continue
         if kept.pace.slow is None:
-            if form == best:
+            if form == best and kept.pace.ratio * LIMIT < 1:
                 best, why = "", ""
         elif kept.pace.ratio > gain or form == best:
             best, gain = form, kept.pace.ratio

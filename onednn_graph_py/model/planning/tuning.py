@@ -3,7 +3,6 @@
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 
@@ -44,14 +43,15 @@ def _constant_bytes(choice: Choice) -> int:
 def _emptied_cache(draft: PlanDraft) -> Callable[[], object] | None:
     """Return a function that takes the weights out of the cache; None if they stay in it.
 
-    A model reads all its weights at a call, so one group's are cold if all of them do not fit.
+    A model reads all its weights at a call, so one group's are cold if all of them do not fit. Half
+    of the last cache is for intermediate tensors, and for other processes.
     """
     weights = sum(v.data.nbytes for v in draft.builder.constants if v.data is not None)
     cache = last_cache_bytes()
-    if weights <= cache:
+    if weights <= cache // 2:
         return None
-    other = np.ones(cache // 4, np.int32)
-    return partial(np.add, other, 1, out=other)
+    # It is read only: what is written has to go to memory first, while the group is measured.
+    return np.ones(cache // 4, np.int32).max
 
 
 def _measured(
