@@ -325,6 +325,11 @@ REFUSED = {
         lambda x: x + x.layer_norm(B[0], B[0]), TypeError, r"got \(<Value.*keep_stats=False"
     ),
     "a table": (lambda x: B[x], TypeError, "pass the table"),
+    "rows": (lambda x: np.r_[x[0], x[1]], TypeError, "np.concatenate instead of np.array or np.r_"),
+    "SciPy": (
+        lambda x: pytest.importorskip("scipy.ndimage").gaussian_filter(x, 1), TypeError,
+        "x.builder.call runs functions of other libraries",
+    ),
     "a mask as index": (lambda x: x[x > 1], TypeError, "write np.where"),
     "f64": (lambda x: x + A.astype("f8"), og.InvalidDataTypeError, r"np.add at .*og.jit\(dtype"),
     "astype f64": (lambda x: x.astype(float), og.InvalidDataTypeError, "no float64"),
@@ -515,10 +520,12 @@ def test_scipys_softmax_is_traced_over_the_array_api():
     pytest.importorskip("scipy.special")
     program = """
         import numpy as np, onednn_graph_py as og
-        from scipy.special import softmax
+        from scipy.special import erf, expit, softmax
         x = np.float32([[1, -2, 3], [0.5, 4, -1]])
         made = og.jit(lambda v: softmax(v, axis=1))(x)
         np.testing.assert_allclose(made, softmax(x, axis=1), rtol=1e-5)
+        made = og.jit(lambda v: expit(v) + erf(v))(x)
+        np.testing.assert_allclose(made, expit(x) + erf(x), rtol=1e-5, atol=1e-6)
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True,

@@ -50,7 +50,7 @@ def row_of(name: str) -> Row:
     if name not in TABLE and not is_ufunc(name):
         raise UnimplementedError(
             f"np.{name} at {caller()} can't be traced: it has no ops and is no host step; "
-            "GraphBuilder.call runs any function as a host step"
+            "x.builder.call(function, x, outputs=...) runs any function as a host step"
         )
     return TABLE.get(name, Row(name))
 

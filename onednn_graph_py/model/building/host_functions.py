@@ -33,7 +33,8 @@ def function_of(name: str) -> Callable[..., Any]:
         return operator.getitem
     if name.startswith("special."):
         module = import_module("scipy.special")
-        return operator.attrgetter(name.removeprefix("special."))(module)  # type: ignore[no-any-return]
+        function = operator.attrgetter(name.removeprefix("special."))(module)
+        return getattr(function, "__wrapped__", function)  # type: ignore[no-any-return]
     return operator.attrgetter(name)(np)  # type: ignore[no-any-return]
 
 

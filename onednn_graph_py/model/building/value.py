@@ -461,7 +461,9 @@ class Value(ArrayMethods, ValueMethods):
     def __array__(self, dtype: Any = None, copy: Any = None) -> npt.NDArray[Any]:
         raise TypeError(
             f"{self!r} is not an array: it has no elements before the graph runs; at {caller()} "
-            "write np.stack instead of np.array; pass the table of table[x] as an argument"
+            "write np.stack or np.concatenate instead of np.array or np.r_, x instead of "
+            "np.asarray(x); pass the table of table[x] as an argument; x.builder.call runs "
+            "functions of other libraries"
         )
 
 
