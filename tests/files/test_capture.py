@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from graphs import LINKED, importing
+from graphs import LINKED, importing, in_threads
 
 import onednn_graph_py as og
 from onednn_graph_py import serialization
@@ -153,16 +153,12 @@ def test_nothing_is_dumped_before_and_after(tmp_path, working_directory):
 
 
 def test_graphs_of_all_threads_are_dumped(tmp_path):
-    def partition():
+    def partition(_):
         for _ in range(3):
             serialization.to_graph(serialization.from_builder(chain())).get_partitions()
 
-    threads = [threading.Thread(target=partition) for _ in range(4)]
     with og.dump(tmp_path) as files:
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
+        in_threads(4, partition)
     assert len(given(files)) == 12
     assert len({tuple(op.id for op in d.graph) for d in given(files)}) == 1
 

@@ -7,12 +7,12 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import leaks
 import numpy as np
 import pytest
+from graphs import in_threads
 
 import onednn_graph_py as og
 from onednn_graph_py.machine.cpu import lacks
@@ -453,23 +453,14 @@ def test_the_share_counts_recurrent_products():
 
 def test_threads_share_programs():
     loaded = front.load(TOP)
-    errors = []
 
     def work(seed):
-        try:
-            for n in range(1, 6):
-                x = floats(n + seed % 3, 8)
-                wanted = reference.ReferenceEvaluator(TOP).run(None, {"x": x})
-                np.testing.assert_allclose(loaded(x)[0], wanted[0], rtol=1e-5)
-        except Exception as e:
-            errors.append(e)
+        for n in range(1, 6):
+            x = floats(n + seed % 3, 8)
+            wanted = reference.ReferenceEvaluator(TOP).run(None, {"x": x})
+            np.testing.assert_allclose(loaded(x)[0], wanted[0], rtol=1e-5)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not errors
+    in_threads(4, work)
     assert only_program(loaded).is_general
 
 

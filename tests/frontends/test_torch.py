@@ -7,13 +7,13 @@ import gc
 import pickle
 import subprocess
 import sys
-import threading
 import warnings
 import weakref
 
 import leaks
 import numpy as np
 import pytest
+from graphs import in_threads
 
 import onednn_graph_py as og
 from onednn_graph_py.base.linked import linked_version
@@ -954,15 +954,11 @@ def test_calls_from_threads():
         wanted = run(x)
     results = []
 
-    def work():
+    def work(_):
         with torch.no_grad():
             results.extend(run(x) for _ in range(20))
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    in_threads(4, work)
     assert len(results) == 80 and all(torch.equal(r, wanted) for r in results)
 
 

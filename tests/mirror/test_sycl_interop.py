@@ -1,12 +1,12 @@
 """SYCL queues, USM memory and events, on SYCL's CPU device where oneDNN and dpctl are there."""
 
 import gc
-import threading
 import weakref
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from graphs import in_threads
 
 import onednn_graph_py as og
 from onednn_graph_py import sycl_interop
@@ -430,24 +430,17 @@ def test_an_output_is_read_when_it_is_written(setup):
 def test_many_threads_may_execute_on_streams_of_their_own():
     setup = Setup()
     compiled, x, _, values = setup.relu()
-    wrong = []
 
-    def run() -> None:
+    def run(_: int) -> None:
         queue = setup.dpctl.SyclQueue(setup.queue.sycl_context, setup.queue.sycl_device)
         stream = sycl_interop.make_stream(setup.engine, queue)
         y = setup.tensor(1)
         for _ in range(50):
             y.numpy()[...] = 9
             sycl_interop.execute(compiled, stream, [x], [y]).wait()
-            if not np.array_equal(y.numpy(), np.maximum(values, 0)):
-                wrong.append(y)
+            np.testing.assert_array_equal(y.numpy(), np.maximum(values, 0))
 
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    in_threads(4, run)
 
 
 @needs_sycl

@@ -2,12 +2,12 @@
 
 import gc
 import pickle
-import threading
 import weakref
 
 import ml_dtypes
 import numpy as np
 import pytest
+from graphs import in_threads
 
 import onednn_graph_py as og
 from onednn_graph_py.base.dtypes import HOST_DTYPES
@@ -308,20 +308,13 @@ def test_a_bound_call_that_calls_itself_is_refused():
 
 def test_threads_call_at_once():
     model = chain(lambda x: x + np.float32(1))
-    wrong = []
 
     def call(n):
         x = np.full((4, 8), n, np.float32)
         for _ in range(200):
-            if not (model(x) == n + 1).all():
-                wrong.append(n)
+            assert (model(x) == n + 1).all()
 
-    threads = [threading.Thread(target=call, args=(n,)) for n in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not wrong
+    in_threads(4, call)
 
 
 # -- around it

@@ -2,7 +2,6 @@
 
 import functools
 import gc
-import threading
 import weakref
 from collections import namedtuple
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from graphs import in_threads
 
 import onednn_graph_py as og
 from onednn_graph_py import jit, trace
@@ -494,21 +494,11 @@ def test_threads_share_one_model():
         traced.append(x)
         return x.relu()
 
-    wrong = []
-    start = threading.Barrier(4)
-
-    def work():
-        start.wait()
+    def work(_):
         for _ in range(20):
-            if not np.array_equal(f(X), np.maximum(X, 0)):
-                wrong.append(1)
+            np.testing.assert_array_equal(f(X), np.maximum(X, 0))
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not wrong
+    in_threads(4, work)
     assert len(traced) == 1
     assert info(f) == (79, 1, 0, 1)
 

@@ -6,10 +6,10 @@ import contextlib
 import gc
 import pickle
 import re
-import threading
 
 import numpy as np
 import pytest
+from graphs import in_threads
 
 import onednn_graph_py as og
 
@@ -115,23 +115,17 @@ def test_threads_that_call_at_once_stay_below_the_limit(sizes):
     limit = constants + 2 * arenas[50]
     model = graph().compile(memory_limit=limit, threads=1)
     expected = model(rows(50))
-    refused, wrong, most = [], [], []
+    refused, most = [], []
 
-    def call():
+    def call(_):
         for _ in range(20):
             try:
-                if not np.array_equal(model(rows(50)), expected):
-                    wrong.append(1)
+                np.testing.assert_array_equal(model(rows(50)), expected)
             except og.OutOfMemoryError as e:
                 refused.append(str(e))
             most.append(model.stats().memory_bytes)
 
-    threads = [threading.Thread(target=call) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    in_threads(6, call)
     assert max(most) <= limit
     assert len(refused) < len(most)
 
@@ -140,22 +134,17 @@ def test_threads_that_compile_at_once_stay_below_the_limit(sizes):
     constants, arenas = sizes
     limit = constants + arenas[70] + arenas[50]
     model = graph().compile(memory_limit=limit, threads=1)
-    expected = {n: graph().compile(threads=1)(rows(n)) for n in (5, 50, 70)}
-    wrong, most = [], []
+    expected = [(n, graph().compile(threads=1)(rows(n))) for n in (5, 50, 70, 70)]
+    most = []
 
-    def call(n):
+    def call(i):
+        n, right = expected[i]
         for _ in range(10):
             with contextlib.suppress(og.OutOfMemoryError):
-                if not np.array_equal(model(rows(n)), expected[n]):
-                    wrong.append(n)
+                np.testing.assert_array_equal(model(rows(n)), right)
             most.append(model.stats().memory_bytes)
 
-    threads = [threading.Thread(target=call, args=(n,)) for n in (5, 50, 70, 70)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    in_threads(4, call)
     assert max(most) <= limit
 
 

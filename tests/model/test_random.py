@@ -5,13 +5,12 @@
 
 import contextlib
 import os
-import threading
 import time
 import warnings
 
 import numpy as np
 import pytest
-from graphs import LINKED
+from graphs import LINKED, in_threads
 from selftest_families import DRAWS
 from uneven import uneven
 
@@ -184,21 +183,12 @@ def test_gradients_are_the_same_in_threads_that_did_not_compile_them(kind):
 def alike(model, sets, calls=4):
     """Calls in threads give what each call gives alone."""
     alone = [results(model, inputs) for inputs in sets]
-    failures: list[str] = []
-    start = threading.Barrier(4)
 
-    def work(inputs, expected):
-        start.wait()
+    def work(i):
         for _ in range(calls):
-            if results(model, inputs) != expected:
-                failures.append("another result than alone")
+            assert results(model, sets[i]) == alone[i]
 
-    threads = [threading.Thread(target=work, args=pair) for pair in zip(sets, alone, strict=True)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    in_threads(len(sets), work)
 
 
 def results(model, inputs):

@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 import pytest
-from graphs import OWN_BLOCKS, python, random, unsanitized_memory
+from graphs import OWN_BLOCKS, in_threads, python, random, unsanitized_memory
 
 import onednn_graph_py as og
 from onednn_graph_py import _core
@@ -467,24 +467,13 @@ def test_first_calls_may_run_meanwhile():
 
 
 def test_several_threads_may_release_and_empty_at_once():
-    failures = []
+    def work(_):
+        for _ in range(5):
+            model, right = called(built())
+            model.release_constants()
+            with contextlib.suppress(og.InvalidArgumentsError):
+                og.set_constant_tensor_cache_capacity("cpu", 4096)
+            og.clear_caches()
+            np.testing.assert_array_equal(model(X), right)
 
-    def work(seed):
-        try:
-            for _ in range(5):
-                model, right = called(built())
-                model.release_constants()
-                with contextlib.suppress(og.InvalidArgumentsError):
-                    og.set_constant_tensor_cache_capacity("cpu", 4096)
-                og.clear_caches()
-                if not np.array_equal(model(X), right):
-                    failures.append("wrong")
-        except Exception as e:
-            failures.append(repr(e))
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not failures
+    in_threads(3, work)

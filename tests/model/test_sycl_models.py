@@ -4,13 +4,12 @@ import ctypes
 import functools
 import gc
 import pickle
-import threading
 import weakref
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from graphs import needs
+from graphs import in_threads, needs
 
 import onednn_graph_py as og
 from onednn_graph_py import sycl_interop
@@ -506,19 +505,12 @@ def test_a_model_of_many_partitions_uses_its_arena(queue):
 @needs_sycl
 def test_many_threads_call_one_model(queue):
     model = builder().compile(queue=queue)
-    wrong = []
 
-    def run(factor: int) -> None:
+    def run(i: int) -> None:
         for _ in range(20):
-            if not np.array_equal(model(X * factor), EXPECTED * factor):
-                wrong.append(factor)
+            np.testing.assert_array_equal(model(X * (i + 1)), EXPECTED * (i + 1))
 
-    threads = [threading.Thread(target=run, args=(n,)) for n in range(1, 5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    in_threads(4, run)
 
 
 @needs_sycl
