@@ -76,6 +76,7 @@ void init_caches(py::module_ &m) {
             "set_compiled_partition_cache_capacity",
             [](index_arg capacity) {
                 const int c = to_capacity("set_compiled_partition_cache_capacity", capacity);
+                const kernel_destruction destruction;
                 set("set_compiled_partition_cache_capacity", [&] {
                     const std::lock_guard<std::mutex> lock(capacity_mutex);
                     dg::set_compiled_partition_cache_capacity(c);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cached_constants.hpp"
+#include "call.hpp"
 #include "constant_writing.hpp"
 #include "engine.hpp"
 #include "forked.hpp"
@@ -30,7 +31,12 @@ struct compiled_partition {
     dg::compiled_partition value;
 
     compiled_partition() = default;
-    ~compiled_partition() { leak_in_child(value); }
+    ~compiled_partition() {
+        leak_in_child(value);
+        if (!value || !PyGILState_Check() || is_finalizing()) return;
+        const kernel_destruction destruction;
+        value.reset(nullptr);
+    }
     compiled_partition(const compiled_partition &) = delete;
     compiled_partition &operator=(const compiled_partition &) = delete;
 

@@ -40,6 +40,7 @@ std::atomic<int> about_to_fork{0}, generation{0};
 constexpr std::chrono::seconds patience_with_ends{1};
 std::atomic<int> ending{0};
 int only_without_python = 0;  // of `ending`; with the GIL held
+int destroying = 0;           // what may destroy kernels; with the GIL held
 
 // Made before what oneDNN keeps for the thread, so it ends after that.
 struct own_thread {
@@ -56,16 +57,10 @@ struct own_thread {
 };
 thread_local own_thread this_thread;
 
+// Whether other threads end.
 bool threads_end() {
     only_without_python = std::min(only_without_python, ending.load());
-    return ending > only_without_python;
-}
-
-// Runs with the GIL held, in a child or at Python's end also for other threads.
-void end_python_part(PyObject *capsule) {
-    if (PyCapsule_GetPointer(capsule, nullptr) != &this_thread) return;
-    this_thread.begin_end();
-    forks::is_known_thread = false;
+    return ending - this_thread.is_ending > only_without_python;
 }
 
 void set_attention() { attention = about_to_fork > 0 || here != ability::everything; }
@@ -81,12 +76,24 @@ void wait_while(Condition &&condition, std::chrono::seconds longest = patience) 
     }
 }
 
+void wait_for_ends() {
+    wait_while(threads_end, patience_with_ends);
+    only_without_python = ending;
+}
+
+// Runs with the GIL held, in a child or at Python's end also for other threads.
+void end_python_part(PyObject *capsule) {
+    if (PyCapsule_GetPointer(capsule, nullptr) != &this_thread) return;
+    wait_while([] { return destroying > 0; });
+    this_thread.begin_end();
+    forks::is_known_thread = false;
+}
+
 void before_fork() {
     ++about_to_fork;
     set_attention();
     wait_while([] { return inside > 0; });
-    wait_while(threads_end, patience_with_ends);
-    only_without_python = ending;
+    wait_for_ends();
     if (in_children == ability::one_thread) end_idle_threads();
 }
 
@@ -100,13 +107,21 @@ void in_child() {
     const ability left = inside > 0 ? ability::nothing : in_children.load();
     here = std::max(here.load(), left);
     inside = 0;
-    ending = only_without_python = 0;
+    ending = only_without_python = destroying = 0;
     about_to_fork = 0;
     ++generation;
     set_attention();
 }
 
 }  // namespace
+
+kernel_destruction::kernel_destruction() {
+    wait_for_ends();
+    ++destroying;
+}
+
+// A child that was forked in between has begun to count anew.
+kernel_destruction::~kernel_destruction() { destroying = std::max(0, destroying - 1); }
 
 void forks::note_thread() {
     this_thread.go_on();

@@ -150,6 +150,7 @@ void finalize(graph &g) {
 std::vector<partition> get_partitions(graph &g, dg::partition::policy policy) {
     if (policy == dg::partition::policy::fusion) check_partitioning(*g.record);
     std::vector<dg::partition> found;
+    const kernel_destruction destruction;
     call_onednn(
             [&] {
                 std::lock_guard<std::recursive_mutex> lock(g.record->shared->mutex);

@@ -259,6 +259,7 @@ compiled_partition_ptr compile(const partition &p, const std::vector<logical_ten
     std::vector<const dnnl_graph_logical_tensor_t *> c_inputs, c_outputs;
     for (const auto &lt : plain_inputs) c_inputs.push_back(&lt);
     for (const auto &lt : plain_outputs) c_outputs.push_back(&lt);
+    const kernel_destruction destruction;  // oneDNN's cache may make room
     call_onednn(
             [&] {
                 const std::lock_guard<std::recursive_mutex> lock(p.record->shared->mutex);

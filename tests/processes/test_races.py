@@ -366,6 +366,46 @@ def test_the_first_calls_find_scales_and_weights_where_they_belong(prepare):
         assert len(results) == 4
 
 
+def test_a_kernel_stays_until_the_threads_that_ran_it_have_ended():
+    """oneDNN forgets a thread and a kernel at once, and writes out of bounds: SIGSEGV.
+
+    Here a thread sleeps between the end of its Python part and the end of what oneDNN keeps for it.
+    """
+    python("""
+        import ctypes
+        import threading
+        import numpy as np
+        import onednn_graph_py as og
+
+        libc = ctypes.CDLL(None)
+        at_end = libc.__cxa_thread_atexit_impl
+        at_end.argtypes = [ctypes.c_void_p] * 3
+        engine = og.engine("cpu", 0)
+        lts = [og.logical_tensor(i, "f32", [3, 16], "strided") for i in range(2)]
+        g = og.graph("cpu")
+        g.add_op(og.op(0, "ReLU", lts[:1], lts[1:], "relu"))
+        g.finalize()
+        (partition,) = g.get_partitions()
+        kernels = [partition.compile(lts[:1], lts[1:], engine)]
+        ended = ctypes.create_string_buffer(64)  # a semaphore
+        libc.sem_init(ended, 0, 0)
+
+        def run():
+            arrays = [og.tensor(lt, engine, np.ones((3, 16), np.float32)) for lt in lts]
+            kernels[0].execute(og.stream(engine), arrays[:1], arrays[1:])
+            # The last comes first, and both before what is older.
+            at_end(ctypes.cast(libc.sem_post, ctypes.c_void_p), ctypes.addressof(ended), None)
+            at_end(ctypes.cast(libc.usleep, ctypes.c_void_p), 50_000, None)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        while thread.is_alive():  # join waits for the end of all, from Python 3.13 on
+            pass
+        kernels.clear()
+        assert libc.sem_trywait(ended) == 0, "the kernel went before the thread's end"
+    """)
+
+
 @pytest.mark.parametrize("seconds", [4, pytest.param(600, marks=pytest.mark.slow)])
 def test_eight_threads_get_right_results_and_nothing_grows(tmp_path, seconds):
     done = subprocess.run(
