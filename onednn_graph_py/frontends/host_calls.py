@@ -103,23 +103,16 @@ def _upsampled(x: Array, size: Any, align: bool | None, *scales: Any) -> Array:
 
 
 _ALIKE = """
-abs arange bitwise_and bitwise_not bitwise_or cos exp flip full full_like isnan log logical_and
-logical_not logical_or maximum minimum ones ones_like remainder sin tril triu where zeros zeros_like
+__and__=bitwise_and __or__=bitwise_or _unsafe_view=reshape abs arange bitwise_and bitwise_not
+bitwise_or cos eq=equal exp flip full full_like ge=greater_equal gt=greater isnan le=less_equal log
+logical_and logical_not logical_or lt=less maximum minimum mul=multiply ne=not_equal neg=negative
+ones ones_like pow=power remainder repeat=tile sin tril triu view=reshape where zeros zeros_like
 """
 
-HOST: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in _ALIKE.split()} | {
+HOST: dict[str, Callable[..., Any]] = {
+    **{n.partition("=")[0]: getattr(np, n.rpartition("=")[2]) for n in _ALIKE.split()},
     "add": lambda x, y, alpha=1: x + y * alpha,
     "sub": lambda x, y, alpha=1: x - y * alpha,
-    "mul": np.multiply,
-    "neg": np.negative,
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-    "__and__": np.bitwise_and,
-    "__or__": np.bitwise_or,
     "clamp": lambda x, low=None, high=None: np.clip(x, low, high),
     "cumsum": lambda x, dim: np.cumsum(x, dim),
     "index": lambda x, indices: x[tuple(slice(None) if i is None else i for i in indices)],
@@ -136,8 +129,6 @@ HOST: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in _ALIK
     "new_full": lambda x, size, value: np.full(size, value),
     "new_zeros": lambda x, size: np.zeros(size),
     "new_ones": lambda x, size: np.ones(size),
-    "view": np.reshape,
-    "_unsafe_view": np.reshape,
     "slice": lambda x, dim=0, start=None, end=None, step=1: x[
         (slice(None),) * (dim % x.ndim) + (slice(start, end, step),)
     ],
@@ -150,11 +141,9 @@ HOST: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in _ALIK
     "select_scatter": _written,
     "pad": _padded,
     "linalg_vector_norm": _vector_norm,
-    "pow": np.power,
     "diff": _difference,
     "rsub": lambda x, y, alpha=1: y - x * alpha,
     "div": _quotient,
-    "repeat": np.tile,
     "sum": _over(np.sum),
     "upsample_nearest2d": lambda x, size, *scales: _upsampled(x, size, None, *scales),
     "upsample_bilinear2d": _upsampled,

@@ -241,3 +241,28 @@ def test_the_benchmark_of_files_runs(tmp_path):
     assert (row["name"], row["threads"]) == ("small.onnx", 1)
     assert row["error"] < 1e-5
     assert row["ratio"] == row["ours"] / row["theirs"]
+
+
+def test_weights_that_no_node_reads_do_not_keep_onnxruntime_from_being_timed(timed):
+    timed[0].append(THERE)
+    model, weight = model_of()
+    idle = np.zeros((70, 40), np.float32)  # large enough to stand outside
+    model.graph.initializer.append(onnx.numpy_helper.from_array(idle, "idle"))
+    loaded = front.load(model)
+    np.testing.assert_allclose(loaded(rows(7)), np.maximum(rows(7) @ weight, 0), atol=1e-4)
+    assert is_whole(loaded)
+    assert (pickle.loads(pickle.dumps(loaded))(rows(7)) == loaded(rows(7))).all()
+
+
+def test_what_the_first_call_compiles_is_not_its_time(timed, monkeypatch):
+    """Else a model with dims that numbers determine is never timed."""
+    timed[0].append(THERE)
+    spent = [10.0, 1e-3]
+
+    def clock(call):
+        return spent.pop(0), call()
+
+    monkeypatch.setattr(rivals, "timed", clock)
+    loaded = front.load(model_of(body="h = MatMul(x, w) y = Relu(h)")[0])
+    loaded(rows(7))
+    assert (is_whole(loaded), spent, len(timed[1])) == (True, [], 1)
