@@ -1,7 +1,5 @@
 """What front ends share: recipes for what oneDNN lacks, places of ops, options, reports."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

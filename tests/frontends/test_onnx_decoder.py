@@ -1,7 +1,5 @@
 """An ONNX decoder with past keys: onnxruntime's GroupQueryAttention runs in oneDNN."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Quantized ONNX models: what is rounded where, what runs in integers, and what is dequantized."""
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter
 

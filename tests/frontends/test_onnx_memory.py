@@ -1,7 +1,5 @@
 """`memory_limit` of ONNX models: one for all sizes, also where each has a program of its own."""
 
-from __future__ import annotations
-
 import pickle
 import re
 

@@ -1,7 +1,5 @@
 """ONNX models: shapes, islands, what follows from dims and from numbers, options, pickling."""
 
-from __future__ import annotations
-
 import math
 import os
 import pickle

@@ -1,7 +1,5 @@
 """ONNX files of whole networks, as torch exports and onnxruntime quantizes them."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import io

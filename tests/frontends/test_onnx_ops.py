@@ -1,7 +1,5 @@
 """Every node case of onnx, and its small models: equal, or an island with its reason."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whole models in onnxruntime where it is faster: what decides, what is kept and reported."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import subprocess

@@ -1,7 +1,5 @@
 """Files of ONNX models: another process computes the same bits, and measures nothing anew."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

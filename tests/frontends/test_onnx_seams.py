@@ -1,7 +1,5 @@
 """ONNX files as converters and hubs make them, and islands whose runtime differs from onnx."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

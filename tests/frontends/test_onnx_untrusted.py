@@ -1,7 +1,5 @@
 """ONNX files are not trusted: a typed error names what is wrong, in little time and memory."""
 
-from __future__ import annotations
-
 import os
 import time
 import traceback

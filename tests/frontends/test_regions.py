@@ -1,7 +1,5 @@
 """Splits of graphs into regions and islands: right, as few parts as possible, in linear time."""
 
-from __future__ import annotations
-
 import random
 import sys
 from collections import Counter, deque

@@ -1,7 +1,5 @@
 """torch.compile with the backend onednn_graph: capture, weights, options, reports, export."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import pickle

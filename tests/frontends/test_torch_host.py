@@ -1,7 +1,5 @@
 """The NumPy functions of exported models, each beside torch's own."""
 
-from __future__ import annotations
-
 import inspect
 
 import numpy as np

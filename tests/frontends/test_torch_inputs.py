@@ -1,7 +1,5 @@
 """torch.compile: numbers that change between calls, kinds of tensors, constants as results."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

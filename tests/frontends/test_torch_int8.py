@@ -1,7 +1,5 @@
 """Modules that torchao's PT2E quantization has converted run in int8 partitions."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

@@ -1,7 +1,5 @@
 """Architectures of Hugging Face's transformers, with random weights, by the torch backend."""
 
-from __future__ import annotations
-
 import gc
 import pickle
 import subprocess

@@ -1,7 +1,5 @@
 """Modules that torchao's `quantize_` and its dynamic PT2E quantization have converted."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from graphs import needs

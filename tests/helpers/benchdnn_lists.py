@@ -1,7 +1,5 @@
 """benchdnn's batch files: the graphs that oneDNN's own lists of cases name, with their options."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

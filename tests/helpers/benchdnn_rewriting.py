@@ -4,8 +4,6 @@ As there, all shapes but those of inputs are inferred, and all tensors lie witho
 order of dims that the file gives them.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

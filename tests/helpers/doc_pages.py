@@ -8,8 +8,6 @@ may say what an expression or a command prints, in comments below the one, in li
 which the site's extension ``outputs`` puts below the block.
 """
 
-from __future__ import annotations
-
 import ast
 import doctest
 import importlib.util

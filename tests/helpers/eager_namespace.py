@@ -14,8 +14,6 @@ It prints how many tests of each file pass, are refused by a typed error, lack a
 skipped, as those of complex numbers are.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import sys

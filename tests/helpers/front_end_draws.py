@@ -1,7 +1,5 @@
 """What the testers of front ends share: verdicts by seed, and the program that prints them."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections import Counter

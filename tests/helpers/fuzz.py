@@ -8,8 +8,6 @@ As a program it is the worker of test_fuzz.py: ``fuzz.py FIRST LAST`` says on st
 starts and how it ended; ``fuzz.py SEED`` shows one case and runs it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import faulthandler
 import mmap

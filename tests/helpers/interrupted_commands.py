@@ -1,7 +1,5 @@
 """Commands and other processes that are ended while they work, and what they leave behind."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

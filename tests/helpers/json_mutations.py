@@ -3,8 +3,6 @@
 ``mutated(seed)`` makes one. As a program this is the worker of test_json_fuzz.py.
 """
 
-from __future__ import annotations
-
 import copy
 import functools
 import json

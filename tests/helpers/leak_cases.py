@@ -5,8 +5,6 @@ with so many times the rounds, and writes a JSON line for each: what grew, and w
 operations it called.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import gc

@@ -4,8 +4,6 @@ Memory is what the C library's allocator has in use, to the byte: start such a p
 `ENVIRONMENT`, or Python's own allocator and per-thread caches blur it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

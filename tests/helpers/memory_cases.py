@@ -1,7 +1,5 @@
 """A partition for each row that the mirror refuses, and one like it that is right."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

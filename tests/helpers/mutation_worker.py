@@ -5,8 +5,6 @@ A module with ``mutated(seed)`` and ``outcome(data)`` is the program of such a p
 file and what becomes of it.
 """
 
-from __future__ import annotations
-
 import collections
 import itertools
 import os

@@ -3,8 +3,6 @@
 ``python onnx_cases.py PAGE`` writes which ops run in oneDNN into a page of the documentation.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import warnings

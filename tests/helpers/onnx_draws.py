@@ -3,8 +3,6 @@
 ``python onnx_draws.py COUNT [FIRST]`` tests as many, and prints what is wrong.
 """
 
-from __future__ import annotations
-
 import random
 import warnings
 from collections.abc import Callable, Sequence

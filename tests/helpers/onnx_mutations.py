@@ -3,8 +3,6 @@
 ``mutated(seed)`` makes one. As a program this is the worker of test_onnx_untrusted.py.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 import os

@@ -1,7 +1,5 @@
 """Compare a result of one op with the reference: `compare`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The modules of the package that can be imported here."""
 
-from __future__ import annotations
-
 import importlib.util
 import pkgutil
 

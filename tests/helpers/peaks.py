@@ -1,7 +1,5 @@
 """The memory that a part of a test takes: `peak_within`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

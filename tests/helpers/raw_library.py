@@ -1,7 +1,5 @@
 """oneDNN's C functions, called without this package, which would translate or refuse: `accepts`."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Only the extension is compiled with them. Python, NumPy, oneDNN and OpenMP are n
 sanitizers see of these are calls of the C library (memory, copies, locks, threads).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

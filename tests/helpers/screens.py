@@ -1,7 +1,5 @@
 """A browser that tells what it shows: Chromium, driven without a screen."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

@@ -4,8 +4,6 @@ As a program, ``soak.py SECONDS THREADS``, it prints the numbers of calls, and o
 open files and tasks at twenty times, as JSON.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -1,7 +1,5 @@
 """The steps of the stateful fuzz: each does one thing, and asserts what must hold then."""
 
-from __future__ import annotations
-
 import pickle
 import sys
 from collections.abc import Callable, Iterator

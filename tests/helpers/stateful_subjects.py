@@ -4,8 +4,6 @@ All values are small whole numbers, and so are all sums, so NumPy's results and 
 to the last bit, in any order of summation and any math mode.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

@@ -3,8 +3,6 @@
 ``python torch_draws.py COUNT [FIRST]`` tests as many, and prints what is wrong.
 """
 
-from __future__ import annotations
-
 import copy
 import random
 import warnings

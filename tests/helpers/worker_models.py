@@ -1,7 +1,5 @@
 """Models and worker functions that the tests of `onednn_graph_py.tools.parallel` share."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

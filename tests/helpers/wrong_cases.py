@@ -1,7 +1,5 @@
 """A graph for each row of known wrong results, one beside it that is right, and where it holds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -166,24 +166,6 @@ def test_hints_see_through_case(wrong, right):
     assert right is None or f"did you mean '{right}'" in str(caught.value)
 
 
-NEWER = [
-    (lambda: og.op(0, "RMSNorm"), (3, 11)),
-    (lambda: og.op(0, "Dropout"), (3, 12)),
-    (lambda: LT(0, "s64"), (3, 12)),
-    (lambda: LT(0, "f32", [], "strided", "host_scalar"), (3, 9)),
-    (lambda: og.op(0, "MatMul").set_attr("accumulation_mode", "strict"), (3, 10)),
-]
-
-
-@pytest.mark.parametrize(("call", "version"), NEWER)
-def test_a_newer_name_works_or_says_which_onednn_it_needs(call, version):
-    if version <= LINKED:
-        assert call()
-        return
-    with pytest.raises(og.UnimplementedError, match=rf"needs oneDNN >= {version[0]}\.{version[1]}"):
-        call()
-
-
 @pytest.mark.parametrize(
     ("enumeration", "name", "version"),
     [

@@ -1,7 +1,5 @@
 """`memory_limit`: what a model takes stays below it, or a typed error says what does not fit."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import pickle

@@ -1,7 +1,5 @@
 """Models with unknown dims: what their shapes share, and what compiling them blocks."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 import warnings

@@ -1,7 +1,5 @@
 """Predictors without Ray: batches, threads, processes."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import pickle

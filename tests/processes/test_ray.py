@@ -1,7 +1,5 @@
 """Predictors as workers of Ray: real processes, which are killed, too."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

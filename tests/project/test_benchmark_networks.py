@@ -1,7 +1,5 @@
 """The networks of ``./dev bench run``: each row builds and answers right, at small sizes."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How the package is laid out: which layer may import which, and what stands in one place only."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

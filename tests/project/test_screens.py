@@ -3,8 +3,6 @@
 ``./dev screens`` provides what this needs.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import inspect
 import os

@@ -1,7 +1,5 @@
 """Every graph of oneDNN 3.7.2's own tests runs and is verified, also as its lists rewrite it."""
 
-from __future__ import annotations
-
 import math
 import os
 import time

@@ -1,7 +1,5 @@
 """What makes oneDNN crash or leave its buffers: each row, under which conditions, and live."""
 
-from __future__ import annotations
-
 import itertools
 import re
 import subprocess

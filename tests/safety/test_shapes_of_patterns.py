@@ -1,7 +1,5 @@
 """Every documented pattern with an unknown first dim, against the same graph of known shapes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from graphs import assert_sums_close
