@@ -102,6 +102,35 @@ def _upsampled(x: Array, size: Any, align: bool | None, *scales: Any) -> Array:
     return x
 
 
+def _largest(x: Array, dim: Any = None, keepdim: bool = False) -> Any:
+    """Return the largest elements along a dim, of which NaN is one, with their places."""
+    if not isinstance(dim, int):
+        return np.max(x) if dim is None else np.maximum(x, dim)
+    places = np.argmax(x, dim, keepdims=True)
+    both = np.take_along_axis(x, places, dim), places
+    return both if keepdim else tuple(a.squeeze(dim) for a in both)
+
+
+def _top(x: Array, count: int, dim: int = -1, largest: bool = True, sort: bool = True) -> Any:
+    """Return the largest elements along a dim, the first of equal ones first, with their places."""
+    turned = np.flip(x, dim) if largest else x
+    order = np.argsort(turned, dim, kind="stable")
+    if largest:
+        order = np.flip(x.shape[dim] - 1 - order, dim)
+    places = order.take(range(count), dim)
+    return np.take_along_axis(x, places, dim), places
+
+
+def _averaged(x: Array, size: Sequence[int | None]) -> Array:
+    """Average windows of the last two dims, so that there are so many; they may differ by one."""
+    for axis, count in zip((-2, -1), size, strict=True):
+        n, count = x.shape[axis], count or x.shape[axis]
+        edges = [(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
+        means = [x.take(range(*window), axis).mean(axis) for window in edges]
+        x = np.stack(means, axis)
+    return x
+
+
 _ALIKE = """
 __and__=bitwise_and __or__=bitwise_or _unsafe_view=reshape abs arange bitwise_and bitwise_not
 bitwise_or cos eq=equal exp flip full full_like ge=greater_equal gt=greater isnan le=less_equal log
@@ -122,6 +151,9 @@ HOST: dict[str, Callable[..., Any]] = {
     "embedding": lambda table, ids, *rest: table[ids],
     "cat": _concatenate,
     "argmax": lambda x, dim=None, keepdim=False: np.argmax(x, dim, keepdims=keepdim),
+    "max": _largest,
+    "topk": _top,
+    "adaptive_avg_pool2d": _averaged,
     "any": _over(np.any),
     "all": _over(np.all),
     "_to_copy": lambda x, *rest: x,

@@ -16,6 +16,7 @@ from torch._guards import TracingContext
 from torch._ops import OpOverload
 from torch.export.exported_program import _override_composite_implicit_decomp
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from .lowering import LOWERINGS
 
@@ -28,6 +29,8 @@ __all__ = [
     "name_of",
     "recurrent_layers_are_captured",
     "static_inputs",
+    "tree_leaves",
+    "tree_map_only",
     "whole",
     "without_repetitions",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -17,8 +17,8 @@ from ..model.building.host_functions import Extent, Size, Slot
 from ..model.building.value import Value
 from ..model.running.model import CompiledGraph
 from . import rewrites
-from .arrays import array_of
-from .capture import without_repetitions
+from .arrays import array_of, tensor_of
+from .capture import tree_leaves, tree_map_only, without_repetitions
 from .division import is_size, is_tensor, lowered, moves, op_name, reason, source
 from .folding import folded
 from .lowering.table import DTYPES, HOST_DTYPES, LOWERINGS, NotLowered, Unknown, dims_of, number_of
@@ -60,6 +60,16 @@ def trace(
         There is neither an op nor a NumPy function for some calls, which the message lists with
         their lines; or the module changes its buffers.
     """
+    return _traced(module, args, kwargs, dynamic_shapes, fpmath_mode).builder
+
+
+def _traced(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    fpmath_mode: str,
+) -> _Tracer:
     given = dict(kwargs or {})
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r".*LeafSpec", FutureWarning)  # torch warns of itself
@@ -88,7 +98,7 @@ def trace(
     weights = {
         n: tensors[names[n.name]] for n in graph.nodes if n.op == "placeholder" and n.name in names
     }
-    return _Tracer(graph, weights, fpmath_mode).builder
+    return _Tracer(graph, weights, fpmath_mode, program.range_constraints)
 
 
 def export(
@@ -98,6 +108,7 @@ def export(
     *,
     dynamic_shapes: Any = None,
     fpmath_mode: str = "strict",
+    check: Any = None,
     **options: Any,
 ) -> CompiledGraph:
     """Compile a module into a model that needs no torch: it takes NumPy arrays, and pickles.
@@ -106,6 +117,9 @@ def export(
     ----------
     module, args, kwargs, dynamic_shapes, fpmath_mode
         As for `trace`.
+    check : bool or str, optional
+        True compares the model with the module for the arguments, and for them cut and repeated to
+        two other sets of sizes if dims are unknown; ``verify`` is as for `GraphBuilder.compile`.
     **options
         As for `GraphBuilder.compile`.
 
@@ -116,18 +130,73 @@ def export(
     Raises
     ------
     InvalidGraphError
-        As for `trace`.
+        As for `trace`; or results differ by more than half of the digits of their type.
     """
-    builder = trace(module, args, kwargs, dynamic_shapes=dynamic_shapes, fpmath_mode=fpmath_mode)
-    return builder.compile(**options)
+    traced = _traced(module, args, kwargs, dynamic_shapes, fpmath_mode)
+    model = traced.builder.compile(check=None if check is True else check, **options)
+    for resize in RESIZES if check is True else ():
+        _compare(module, (args, dict(kwargs or {})), model, traced, resize)
+    return model
+
+
+RESIZES: tuple[Callable[[int], int], ...] = (
+    lambda size: size,
+    lambda size: size + size // 2 + 1,
+    lambda size: size - size // 2,
+)
+
+
+def _compare(
+    module: torch.nn.Module,
+    given: Any,
+    model: CompiledGraph,
+    traced: _Tracer,
+    resize: Callable[[int], int],
+) -> None:
+    """Compare a model with its module for the arguments with other sizes."""
+    leaves = [t for t in tree_leaves(given) if isinstance(t, torch.Tensor)]
+    values: dict[Any, int] = {}
+    for tensor, described in zip(leaves, traced.inputs, strict=True):
+        for size, unknown in zip(tensor.shape, described.shape, strict=True):
+            symbol = unknown.node.expr if isinstance(unknown, torch.SymInt) else None
+            if symbol in traced.ranges:
+                wanted, limits = resize(size), traced.ranges[symbol]
+                values[symbol] = wanted if limits.lower <= wanted <= limits.upper else size
+    resized = []
+    for tensor, described in zip(leaves, traced.inputs, strict=True):
+        for dim, unknown in enumerate(described.shape):
+            if isinstance(unknown, torch.SymInt) and unknown.node.expr.free_symbols <= {*values}:
+                count = int(unknown.node.expr.subs(values))
+                tensor = tensor.index_select(dim, torch.arange(count) % tensor.shape[dim])
+        resized.append(tensor)
+    rest = iter(resized)
+    args, kwargs = tree_map_only(torch.Tensor, lambda _: next(rest), given)
+    with torch.no_grad():
+        results = [t for t in tree_leaves(module(*args, **kwargs)) if isinstance(t, torch.Tensor)]
+    made = model(*map(array_of, resized))
+    for i, result in enumerate(results):
+        got = tensor_of(made[i] if isinstance(made, tuple) else made)
+        exact, allowed = result.double(), 0.0
+        if result.is_floating_point():
+            finite = exact.masked_fill(~exact.isfinite(), 0)
+            allowed = torch.finfo(result.dtype).eps ** 0.5 * float(finite.abs().amax())
+        if got.shape != exact.shape or not torch.allclose(got.double(), exact, 0, allowed, True):
+            sizes = ", ".join(str(tuple(t.shape)) for t in resized)
+            raise InvalidGraphError(f"export: result {i} differs from the module's for {sizes}")
 
 
 class _Tracer:
     """Adds the calls of a graph to a builder."""
 
     def __init__(
-        self, graph: fx.Graph, weights: dict[fx.Node, torch.Tensor], fpmath_mode: str
+        self,
+        graph: fx.Graph,
+        weights: dict[fx.Node, torch.Tensor],
+        fpmath_mode: str,
+        ranges: Mapping[Any, Any],
     ) -> None:
+        self.ranges = ranges
+        self.inputs: list[torch.Tensor] = []
         self.builder = GraphBuilder(fpmath_mode=fpmath_mode)
         self.constants = folded(graph, weights)
         self.values: dict[fx.Node, Any] = {}
@@ -135,6 +204,7 @@ class _Tracer:
         for node in graph.nodes:
             if node.op == "placeholder" and node not in weights and is_tensor(node):
                 tensor = node.meta["val"]
+                self.inputs.append(tensor)
                 self.values[node] = self.builder.input(
                     dims_of(tensor), _dtype(tensor), name=node.name
                 )
@@ -186,8 +256,11 @@ class _Tracer:
                 return tuple(slot(g) for g in given)
             return given
 
-        args = tuple(slot(a) for a in node.args)
-        options = {k: slot(a) for k, a in node.kwargs.items() if k not in NO_NUMBERS}
+        try:
+            args = tuple(slot(a) for a in node.args)
+            options = {k: slot(a) for k, a in node.kwargs.items() if k not in NO_NUMBERS}
+        except NotLowered as e:
+            return str(e)
         made = tuple((dims_of(r), _dtype(r)) for r in several)
         call = HostCall(name, args, options, tuple(a.dtype for a in arrays), made)
         value = self.builder.call(call, *arrays, outputs=call.outputs, name=node.name)

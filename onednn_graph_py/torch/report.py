@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from ..model.running.model import CompiledGraph, Step
 from ..tools.explaining.times import timed
 from . import capture
 from .captured import CAPTURED, Captured, share_in_regions
-from .division import source
+from .division import operations, source
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ class GraphReport:
         The number of sets of weights for which the graph is compiled.
     weights_are_inputs : bool
         Whether they changed so often that they are inputs of each call.
+    work : float
+        The estimated arithmetic of all calls.
     """
 
     name: str
@@ -85,6 +88,7 @@ class GraphReport:
     left: tuple[Left, ...]
     weights: int
     weights_are_inputs: bool
+    work: float = 0.0
 
     def __str__(self) -> str:
         if not self.weights:
@@ -120,20 +124,50 @@ class GraphReport:
 
 @dataclass(frozen=True)
 class Report:
-    """What `report` returns; as text it is a table for people.
+    """What `report` returns; as text it is one line, and `details` are a table.
 
     Parameters
     ----------
     graphs : tuple of GraphReport
     recurrent : tuple of str
         The module's recurrent layers, which torch does not hand to any compiler.
+    breaks : tuple of str
+        The lines at which torch ended a graph and went on in Python.
     """
 
     graphs: tuple[GraphReport, ...]
     recurrent: tuple[str, ...] = ()
+    breaks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        if not self.graphs and not self.recurrent:
+            return "no graph has run in oneDNN yet"
+        work = sum(g.work for g in self.graphs)
+        share = sum(g.work * g.share for g in self.graphs) / work if work else 1.0
+        regions = [r for g in self.graphs for r in g.regions]
+        parts = [
+            f"{share:.1%} of the arithmetic in oneDNN, {counted(len(self.graphs), 'graph')}, "
+            f"{counted(sum(r.partitions for r in regions), 'partition')}"
+        ]
+        if self.breaks:
+            parts.append(f"broken at {', '.join(self.breaks)}")
+        left = [f"{n} (recurrent)" for n in self.recurrent]
+        left += [f"{one.count} x {one.op} ({one.why})" for g in self.graphs for one in g.left]
+        left += [f"a region ({r.failure})" for r in regions if r.failure]
+        if left:
+            parts.append("in torch: " + ", ".join(left[:3]) + ", ..." * (len(left) > 3))
+        steps = [r.steps for r in regions if r.seconds]
+        times = [r.seconds for r in regions if r.seconds]
+        slowest = partitions_text([*chain(*steps)], [*chain(*times)])[:3]
+        if slowest:
+            parts.append("most time: " + ", ".join(line.strip() for line in slowest))
+        return "; ".join(parts)
+
+    @property
+    def details(self) -> str:
+        """Each graph with its regions, their partitions, and all that stays in torch."""
         lines = [*map(str, self.graphs)] or ["no graph has run in oneDNN yet"]
+        lines += [f"broken at {place}" for place in self.breaks]
         if self.recurrent:
             lines.append(
                 f"in torch, with the functions that call them: {', '.join(self.recurrent)}, since "
@@ -179,9 +213,19 @@ def report(compiled: Callable[..., Any] | None = None, *, seconds: float | None 
     if isinstance(compiled, torch.nn.Module) and not capture.recurrent_layers_are_captured():
         inner = getattr(compiled, "_orig_mod", compiled)
         recurrent = [n for n, m in inner.named_modules() if isinstance(m, torch.nn.RNNBase)]
-    return Report(
-        tuple(_of(c, seconds) for c in sorted(graphs, key=lambda c: c.number)), tuple(recurrent)
-    )
+    graphs.sort(key=lambda c: c.number)
+    places = dict.fromkeys(p for c in graphs for p in _breaks(c))
+    return Report(tuple(_of(c, seconds) for c in graphs), tuple(recurrent), tuple(places))
+
+
+def _breaks(captured: Captured) -> list[str]:
+    """Return the line after which torch began a graph, if that is not a function's first."""
+    traces = (n.meta.get("stack_trace") or "" for n in captured.graph.nodes)
+    resumed = (_RESUMED.search(trace) for trace in traces)
+    return [f"{m[1]}, line {m[3]}, in {m[2]}" for m in resumed if m]
+
+
+_RESUMED = re.compile(r'(File "[^"]*"), line \d+, in torch_dynamo_resume_in_(.*)_at_(\d+)')
 
 
 def _belongs(captured: Captured, compiled: Callable[..., Any]) -> bool:
@@ -229,6 +273,7 @@ def _of(captured: Captured, seconds: float | None) -> GraphReport:
         tuple(sorted(left, key=lambda one: -one.count)),
         len(captured.programs),
         captured.weights_change,
+        sum(operations(n) for n in captured.graph.nodes if n.op == "call_function"),
     )
 
 

@@ -122,6 +122,25 @@ def test_report_names_what_stays_in_torch_with_its_line():
     assert "test_torch.py" in left.where and "x.sort(dim=-1)" in left.where
 
 
+def test_report_is_one_line_which_names_breaks():
+    class Breaks(Small):
+        def forward(self, x):
+            hidden = super().forward(x).sort(dim=-1).values
+            torch._dynamo.graph_break()
+            return super().forward(hidden)
+
+    run = compiled(Breaks().eval())
+    with torch.no_grad():
+        run(torch.randn(4, 32))
+    report = front.report(run, seconds=0.01)
+    text = str(report)
+    line = Breaks.forward.__code__.co_firstlineno + 2
+    assert report.breaks == (f'File "{__file__}", line {line}, in forward',)
+    assert "\n" not in text and report.breaks[0] in text and "% of the arithmetic" in text
+    assert "1 x aten.sort.default (oneDNN has no op for it)" in text and " ms" in text
+    assert all(str(graph) in report.details for graph in report.graphs)
+
+
 # -- weights are constants by identity: what can happen to them between two calls
 
 
@@ -933,7 +952,8 @@ def test_report_names_recurrent_layers():
     with torch.no_grad():
         run(torch.randn(3, 2, 8))
     assert front.report(run).recurrent == ("inner",)
-    assert "in torch, with the functions that call them: inner" in str(front.report(run))
+    assert "in torch, with the functions that call them: inner" in front.report(run).details
+    assert "in torch: inner (recurrent)" in str(front.report(run))
 
 
 def test_random_calls_stay_random():
@@ -1155,6 +1175,36 @@ def test_exported_model_has_host_steps_and_unknown_dims():
         for n in (3, 8, 9):
             ids = torch.arange(3 * n).reshape(3, n) % 9
             close(torch.from_numpy(model(ids.numpy())), module(ids))
+
+
+class Product(torch.nn.Module):
+    def forward(self, x, y):
+        return x @ y
+
+
+def test_an_export_is_compared_with_its_module(monkeypatch):
+    from onednn_graph_py.torch import exported
+
+    sizes, call = [], Product.forward
+    monkeypatch.setattr(
+        Product, "forward", lambda self, x, y: sizes.append(tuple(x.shape)) or call(self, x, y)
+    )
+    dim = torch.export.Dim("rows", min=2, max=12)
+    x, y = torch.randn(7, 5), torch.randn(5, 3)
+    given = {"dynamic_shapes": ({0: dim}, None), "check": True}
+    front.export(Product(), (x, y), **given)
+    assert sizes[-3:] == [(7, 5), (11, 5), (4, 5)]
+    traced = exported._traced
+
+    def wrong(*args):
+        made = traced(*args)
+        (name, value), *_ = made.builder.outputs.items()
+        made.builder.contents.outputs[name] = value * 1.01
+        return made
+
+    monkeypatch.setattr(exported, "_traced", wrong)
+    with pytest.raises(og.InvalidGraphError, match=r"result 0 differs .* for \(7, 5\), \(5, 3\)"):
+        front.export(Product(), (x, y), **given)
 
 
 def test_trace_explains_and_lists_what_it_lacks():
