@@ -3,8 +3,6 @@
 Errors get the function that asks for oneDNN's reasons.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib import import_module
 from types import MethodType

@@ -1,7 +1,5 @@
 """Write the nodes of a survey into a `GraphBuilder`, by the table of lowerings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """How much is computed while a model is prepared: bytes and work of all nodes together."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterable, Sequence

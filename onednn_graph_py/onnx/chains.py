@@ -3,8 +3,6 @@
 With unknown dims, oneDNN can't reshape in a way that leaves two of them open; it can transpose.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

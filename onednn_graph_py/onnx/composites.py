@@ -4,8 +4,6 @@ Exporters for older opsets, and those that decompose, write GELU and attention i
 ops for the whole, but none for the error function, and none that looks for NaN.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

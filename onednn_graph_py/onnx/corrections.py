@@ -1,7 +1,5 @@
 """Ops that onnx's reference evaluator computes wrong, or refuses."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

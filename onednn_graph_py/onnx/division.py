@@ -1,7 +1,5 @@
 """Which nodes oneDNN takes, and the regions and islands that follow from it."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Sequence
 from functools import partial
 

@@ -4,8 +4,6 @@
 afterwards, cancel each other. With `activations="int8"` products by weights round token by token.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Compute the results of nodes whose operands are known: shapes, masks, and what weights become."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

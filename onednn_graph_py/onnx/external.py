@@ -1,7 +1,5 @@
 """Files of weights, which are mapped, and must stay as long as they were: `require_files`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 

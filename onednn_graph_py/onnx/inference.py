@@ -1,7 +1,5 @@
 """What ONNX knows of the results of a node, and what it computes of known numbers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

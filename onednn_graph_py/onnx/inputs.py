@@ -1,7 +1,5 @@
 """What the inputs of a model may be: `InputCheck` for one, `Inputs` for all."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

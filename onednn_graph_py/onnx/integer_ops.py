@@ -1,7 +1,5 @@
 """Ops on integers with scales of their own, spelled out as floats between two roundings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Nodes of a prepared model as an ONNX model of their own: `model_of`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 A model that breaks a rule raises `GraphFormatError`, which names the file and the node or tensor.
 """
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """What ONNX's libraries log, which holds names that a file chose: `filter_logs`."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 

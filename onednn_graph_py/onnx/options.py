@@ -1,7 +1,5 @@
 """The options of `load`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 

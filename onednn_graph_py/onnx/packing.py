@@ -1,7 +1,5 @@
 """Models as bytes and arrays, for pickling and for other runtimes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Where activations are rounded: between which ops QuantizeLinear and DequantizeLinear stand."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx_ir as ir
 

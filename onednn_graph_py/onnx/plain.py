@@ -1,7 +1,5 @@
 """The part of a model's graph that is oneDNN's ops alone, as files of graphs need: `plain`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from ..base.errors import InvalidGraphError

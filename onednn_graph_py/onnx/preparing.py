@@ -1,7 +1,5 @@
 """Make of a loaded model what is walked for each set of dims: once for all of them."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

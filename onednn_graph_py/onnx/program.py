@@ -1,7 +1,5 @@
 """What runs nodes for certain dims, or for all: `Program`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

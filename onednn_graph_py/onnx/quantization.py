@@ -1,7 +1,5 @@
 """Quantized ops in the form that oneDNN fuses."""
 
-from __future__ import annotations
-
 import warnings
 
 import onnx_ir as ir

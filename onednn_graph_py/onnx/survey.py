@@ -1,7 +1,5 @@
 """Walk a model's nodes for given input dims: what is known, and the dims of all the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Compare a model's results with those of another runtime: `verified`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

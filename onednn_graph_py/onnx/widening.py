@@ -1,7 +1,5 @@
 """Files in data types that the CPU can't compute in, computed in f32: `widened`."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx_ir as ir
 

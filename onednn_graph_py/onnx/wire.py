@@ -1,7 +1,5 @@
 """Count what a serialized model holds, before objects are made of it: `check_counts`."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from functools import cache

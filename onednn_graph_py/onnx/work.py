@@ -1,7 +1,5 @@
 """How much arithmetic nodes do: an estimate, for shares."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 

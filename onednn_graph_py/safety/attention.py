@@ -1,7 +1,5 @@
 """What oneDNN gets wrong in attention: two products, and a SoftMax of the first one's result."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

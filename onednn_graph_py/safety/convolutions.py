@@ -1,7 +1,5 @@
 """What oneDNN gets wrong in convolutions, transposed ones, and their gradients."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

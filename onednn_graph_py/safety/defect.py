@@ -1,7 +1,5 @@
 """Rows of what oneDNN gets wrong: `Defect`, with which `defect` decorates a predicate."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from enum import Flag, auto

@@ -1,7 +1,5 @@
 """What oneDNN gets wrong in element-wise ops, Select and PReLU, and in ops that move elements."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Facts about a partition, which the predicates of defects use."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The ops of one partition and how they are connected."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple

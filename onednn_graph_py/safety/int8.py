@@ -1,7 +1,5 @@
 """What oneDNN gets wrong in products of integers, and in what it fuses to them."""
 
-from __future__ import annotations
-
 from ..machine import Conditions
 from .calls import Op, Tensor
 from .defect import Answer, Needs, Where, defect

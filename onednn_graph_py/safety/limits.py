@@ -3,8 +3,6 @@
 oneDNN checks few of them itself; beyond the others it may crash or access memory out of bounds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Literal, NoReturn
 

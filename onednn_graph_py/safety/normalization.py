@@ -1,7 +1,5 @@
 """What oneDNN gets wrong in normalizations and SoftMax, and in their gradients."""
 
-from __future__ import annotations
-
 import math
 
 from ..machine import Conditions

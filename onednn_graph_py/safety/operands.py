@@ -1,7 +1,5 @@
 """What oneDNN gets wrong in operands that binary ops read, after another op or among themselves."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

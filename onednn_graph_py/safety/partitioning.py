@@ -1,7 +1,5 @@
 """Ops that crash oneDNN's search for fusions when they are in one graph."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """What oneDNN gets wrong in pooling and Interpolate, and in ops that it fuses to pooling."""
 
-from __future__ import annotations
-
 from ..machine import Conditions
 from ..ops.lookup import with_attribute, with_trait
 from ..ops.terms import shape_text

@@ -5,8 +5,6 @@ along none or along one (``post_binary_fusible``). An op that is not fused start
 own.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """What oneDNN gets wrong in single products."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What oneDNN gets wrong about scales and zero points."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..machine import Conditions

@@ -6,8 +6,6 @@ it halves the weights too, which loses the last bit of odd ones. oneDNN page: Nu
 Computations.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy.typing as npt

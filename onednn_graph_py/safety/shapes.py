@@ -1,7 +1,5 @@
 """Shapes of a partition's tensors, which oneDNN assumes to fit together."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from ..base.errors import InvalidGraphOpError

@@ -6,8 +6,6 @@ reference kernel: one call for each element. The rules here are those of oneDNN'
 kernels that it logs confirm them.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

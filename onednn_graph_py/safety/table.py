@@ -1,7 +1,5 @@
 """The table of all known defects, by subject, and the one way to ask it."""
 
-from __future__ import annotations
-
 from functools import cache
 
 from ..machine import Conditions

@@ -1,7 +1,5 @@
 """What this room needs of torch beyond its public interface; nothing else uses private names."""
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Which calls of a graph oneDNN takes, and the parts that follow from it."""
 
-from __future__ import annotations
-
 import math
 import operator
 import re

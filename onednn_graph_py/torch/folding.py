@@ -1,7 +1,5 @@
 """What torch computes once of weights, since oneDNN has no ops for it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

@@ -1,7 +1,5 @@
 """Calls that are replaced before a graph is divided, since oneDNN has an op for several of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Whether tensors changed, by a sample of their bytes: torch does not count all writes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace
 

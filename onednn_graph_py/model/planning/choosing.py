@@ -1,7 +1,5 @@
 """Choose the steps that run a group: as one partition, in parts, or in another way."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from ... import _core

@@ -1,7 +1,5 @@
 """Run a group in another form, where that is faster: `add_form`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

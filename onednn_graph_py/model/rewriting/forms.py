@@ -4,8 +4,6 @@ Rows of effect FORM in `onednn_graph_py.safety` say which groups are faster in w
 where.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple

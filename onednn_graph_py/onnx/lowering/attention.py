@@ -1,7 +1,5 @@
 """Attention and rotary position embeddings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

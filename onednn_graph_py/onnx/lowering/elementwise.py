@@ -1,7 +1,5 @@
 """Functions of each element, and arithmetic of several tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Ops of com.microsoft that onnxruntime's optimizers make of several of ONNX's."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any

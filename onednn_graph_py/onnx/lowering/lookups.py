@@ -1,7 +1,5 @@
 """Lookups by numbers of a call: Gather and GatherElements as host steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Normalizations and softmax."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Pooling, and normalization over neighbouring channels."""
 
-from __future__ import annotations
-
 import math
 
 from ...frontends.windows import Windows, avg_pool, max_pool

@@ -1,7 +1,5 @@
 """Reductions over axes, and normalizations by them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Views, and ops that move elements."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The table of lowerings: for each op of ONNX a function that adds it to a `GraphBuilder`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Windows that slide over the spatial dims, as convolutions and pooling have them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ...frontends.windows import Windows

@@ -1,7 +1,5 @@
 """How long a model takes, beside onnxruntime: `time_model`."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Functions of each element, and arithmetic of two tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ops that are whole layers: torch makes them of its own modules in inference."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

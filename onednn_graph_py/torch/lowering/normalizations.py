@@ -1,7 +1,5 @@
 """Normalizations and softmax."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

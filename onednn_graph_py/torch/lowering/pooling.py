@@ -1,7 +1,5 @@
 """Pooling, reductions and interpolation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

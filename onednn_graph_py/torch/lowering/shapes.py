@@ -1,7 +1,5 @@
 """Views, and ops that move elements."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Sequence
 from functools import partial
