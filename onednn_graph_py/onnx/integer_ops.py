@@ -70,19 +70,25 @@ def _conv(edits: Edits, node: ir.Node) -> ir.Value | None:
     bias = _bias(edits, node, 8, 1, 4)
     if x is None or weight is None or bias is None:
         return None
-    order: list[int] = []
-    if integer(node, "channels_last"):  # the weights have them first all the same
-        kernel = edits.weight(edits.of(node, 3))
-        if kernel is None:
-            return None
-        order = [0, kernel.ndim - 1, *range(1, kernel.ndim - 1)]
-        x = edits.before(node, "Transpose", [x], {"perm": order})
     inputs: Inputs = [x, weight] + ([bias] if bias else [])
-    made = edits.before(node, "Conv", inputs, _attributes(node, "channels_last"))
-    if order:
-        back = [0, *range(2, len(order)), 1]
-        made = edits.before(node, "Transpose", [made], {"perm": back})
+    if not integer(node, "channels_last"):
+        made = edits.before(node, "Conv", inputs, _attributes(node, "channels_last"))
+    elif (kernel := edits.weight(edits.of(node, 3))) is not None:
+        # The weights have them first all the same.
+        made = _channels_last(edits, node, "Conv", inputs, kernel.ndim)
+    else:
+        return None
     return _quantized(edits, node, made, (6, 7))
+
+
+def _channels_last(
+    edits: Edits, node: ir.Node, op_type: str, inputs: Inputs, rank: int, version: int | None = None
+) -> ir.Value:
+    """Compute an op of what has the channels last."""
+    order = {"perm": [0, rank - 1, *range(1, rank - 1)]}
+    inputs = [edits.before(node, "Transpose", inputs[:1], order), *inputs[1:]]
+    made = edits.before(node, op_type, inputs, _attributes(node, "channels_last"), version)
+    return edits.before(node, "Transpose", [made], {"perm": [0, *range(2, rank), 1]})
 
 
 def _matmul(edits: Edits, node: ir.Node) -> ir.Value | None:
@@ -176,7 +182,12 @@ def _move(edits: Edits, node: ir.Node) -> ir.Value | None:
     if parameters is None or parameters.dtype.itemsize > 1 or len(given.inputs) < 3:
         return None
     x = edits.dequantized(node, *(edits.of(n, i) for n, i in ((node, 0), (given, 1), (given, 2))))
-    made = edits.before(node, node.op_type, [x, *node.inputs[1:]], _attributes(node), node.version)
+    if node.op_type == "NhwcMaxPool":
+        rank = len(node.attributes["kernel_shape"].as_ints()) + 2
+        made = _channels_last(edits, node, "MaxPool", [x], rank, 12)
+    else:
+        rest = node.inputs[1:]
+        made = edits.before(node, node.op_type, [x, *rest], _attributes(node), node.version)
     return edits.before(node, "QuantizeLinear", [made, *given.inputs[1:3]], None, VERSION)
 
 
@@ -184,6 +195,7 @@ REWRITES: dict[tuple[str, str], Rewrite] = {
     ("", "QLinearConv"): _conv,
     ("com.microsoft", "QLinearConv"): _conv,
     ("", "QLinearMatMul"): _matmul,
+    ("com.microsoft", "NhwcMaxPool"): _move,
     ("com.microsoft", "QGemm"): _gemm,
     ("com.microsoft", "QAttention"): _attention,
     ("com.microsoft", "QLinearAdd"): _binary("Add"),

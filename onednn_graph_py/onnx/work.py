@@ -24,11 +24,9 @@ def _recurrent(shapes: list[Shape]) -> int:
     return 2 * steps * rows * (math.prod(shapes[1]) + math.prod(shapes[2]))
 
 
+_MATMULS = ("MatMul", "MatMulInteger", "MatMulNBits", "FusedMatMul")
 _OPERANDS: Mapping[str, tuple[int, int]] = {
-    "MatMul": (0, 1),
-    "MatMulInteger": (0, 1),
-    "MatMulNBits": (0, 1),
-    "FusedMatMul": (0, 1),
+    **dict.fromkeys(_MATMULS, (0, 1)),
     "QLinearMatMul": (0, 3),
 }
 _CONVOLUTIONS = {"Conv": 1, "FusedConv": 1, "ConvInteger": 1, "QLinearConv": 3}

@@ -895,3 +895,35 @@ def test_dynamically_quantized_products_in_integers(tmp_path):
     assert int8_steps(model) == 2
     # Its activations alone are rounded, twice: to 8 bits of the largest number of each token.
     assert np.abs(y - wanted).max() < 2 / 127 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("integers", ["uint8", "int8"])
+@pytest.mark.parametrize("before", ["QuantizeLinear", "QLinearConv"])
+def test_pools_with_channels_last_stay_in_oneDNN(integers, before):
+    point = np.array(7 if integers == "uint8" else -9, integers)
+    weights = {
+        "s": np.float32(0.05), "p": point, "t": np.float32(0.02), "q": np.int8(0),
+        "o": np.float32(0.11),
+        "w": np.random.default_rng(1).integers(-60, 60, (8, 6, 3, 2), np.int8),
+    }  # fmt: skip
+    nodes = [oh.make_node("QuantizeLinear", ["x", "s", "p"], ["a"])]
+    scale, pooled = "s", "a"
+    if before == "QLinearConv":
+        read = ["a", "s", "p", "w", "t", "q", "o", "p"]
+        windows = {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "channels_last": 1}
+        nodes.append(oh.make_node(before, read, ["c"], domain="com.microsoft", **windows))
+        scale, pooled = "o", "c"
+    pool = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 0, 1], "dilations": [1, 2]}
+    nodes += [
+        oh.make_node("NhwcMaxPool", [pooled], ["m"], domain="com.microsoft", **pool),
+        oh.make_node("DequantizeLinear", ["m", scale, "p"], ["y"]),
+    ]
+    made = model_of(nodes, {"x": (F, [2, 9, 11, 6])}, {"y": (F, None)}, weights)
+    made.opset_import.append(oh.make_opsetid("com.microsoft", 1))
+    x = floats(2, 9, 11, 6)
+    model = front.load(made, fallback="error")
+    wanted = runtime(made, x)
+    step = 1.01 * float(weights[scale])
+    np.testing.assert_allclose(model(x), wanted, rtol=0, atol=step if pooled == "c" else 1e-5)
+    if before == "QLinearConv":
+        assert np.mean(np.abs(model(x) - wanted) > 1e-5) < 0.02
