@@ -1,6 +1,7 @@
 """What all tests share: a count of what was skipped, by reason, and fixtures."""
 
 import gc
+import shutil
 import signal
 import sys
 from collections import Counter
@@ -61,6 +62,16 @@ def peaks_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("ONEDNN_GRAPH_PY_CACHE", str(folder))
         machine()
     return folder
+
+
+@pytest.fixture(scope="module")
+def own_cache(peaks_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A module's own cache, with the machine's peaks."""
+    folder = tmp_path_factory.mktemp("cache")
+    shutil.copytree(peaks_folder, folder, dirs_exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ONEDNN_GRAPH_PY_CACHE", str(folder))
+        yield
 
 
 # Files about the project or about what knows nothing of oneDNN: one build of it is enough for them.

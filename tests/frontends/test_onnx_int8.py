@@ -1,7 +1,7 @@
 """Quantized ONNX models: what is rounded where, what runs in integers, and what is dequantized."""
 
+import importlib
 import warnings
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -15,10 +15,8 @@ onh = pytest.importorskip("onnx.numpy_helper")
 ml_dtypes = pytest.importorskip("ml_dtypes")
 ReferenceEvaluator = pytest.importorskip("onnx.reference").ReferenceEvaluator
 front = pytest.importorskip("onednn_graph_py.onnx")
-loaded = pytest.importorskip("onednn_graph_py.onnx.loading").loaded
+models = importlib.import_module("quantized_models")
 largest_int8_weight = pytest.importorskip("onednn_graph_py.machine.cpu").largest_int8_weight
-options = pytest.importorskip("onednn_graph_py.onnx.options")
-prepare = pytest.importorskip("onednn_graph_py.onnx.preparing").prepare
 TensorProto = onnx.TensorProto
 
 RANDOM = np.random.default_rng(0)
@@ -43,16 +41,6 @@ def model_of(nodes, inputs, outputs, weights, opset=21, contrib=False):
     ]
     graph = oh.make_graph(nodes, "g", infos(inputs), infos(outputs), tensors)
     return oh.make_model(graph, opset_imports=opsets, ir_version=10)
-
-
-def prepared(model, requantize="merge", dynamic="f32", activations="file"):
-    """Return how often each op is in a model once it is prepared."""
-    made = loaded(model)
-    chosen = options.Options(
-        requantize=requantize, dynamic_quantization=dynamic, activations=activations
-    )
-    prepare(made, chosen)
-    return Counter(n.op_type for n in made.graph)
 
 
 SATURATES = not current().has("vnni")
@@ -162,7 +150,7 @@ def test_weights_in_blocks_are_dequantized_once(kind):
         oh.make_node("MatMul", ["x", "d"], ["y"]),
     ]
     made = model_of(nodes, {"x": (F, ["n", 64])}, {"y": (F, ["n", 24])}, weights)
-    assert prepared(made) == {"MatMul": 1}
+    assert models.prepared(made) == {"MatMul": 1}
     x = floats(5, 64)
     got = front.load(made, fallback="error")(x)
     floated = (weight.astype(np.float32) - np.repeat(points.astype(np.float32), 16, 0)) * np.repeat(
@@ -219,7 +207,7 @@ def test_biases_are_dequantized_once():
         oh.make_node("Add", ["x", "d"], ["y"]),
     ]
     made = model_of(nodes, {"x": (F, [2, 3])}, {"y": (F, [2, 3])}, weights)
-    assert prepared(made) == {"Add": 1}
+    assert models.prepared(made) == {"Add": 1}
     got = front.load(made)(np.zeros((2, 3), np.float32))
     np.testing.assert_allclose(got, [[0.7, -0.6, 30]] * 2, rtol=1e-6)
 
@@ -285,7 +273,7 @@ def test_weights_alone_are_dequantized():
         oh.make_node("MatMul", ["x", "d"], ["y"]),
     ]
     made = model_of(nodes, {"x": (F, [4, 16])}, {"y": (F, [4, 8])}, weights)
-    assert prepared(made) == {"MatMul": 1}
+    assert models.prepared(made) == {"MatMul": 1}
     x = floats(4, 16)
     wanted = x @ (weights["w"] * np.float32(0.1))
     np.testing.assert_allclose(front.load(made)(x), wanted, rtol=1e-5, atol=1e-5)
@@ -359,14 +347,6 @@ def quantized(model, tmp_path, form="QDQ", activations="QUInt8", narrow=False):
     return onnx.load(after)
 
 
-def last_scale(model):
-    """Return the scale of what a quantized model returns."""
-    weights = {w.name: onh.to_array(w) for w in model.graph.initializer}
-    name = model.graph.output[0].name
-    (node,) = [n for n in model.graph.node if name in n.output]
-    return float(weights[node.input[1]].reshape(-1)[0])
-
-
 @pytest.mark.parametrize(
     "form, activations",
     # onnxruntime has no kernels for all of the integer ops with s8.
@@ -378,7 +358,7 @@ def test_exact_rounds_where_the_file_does(tmp_path, form, activations):
     model = front.load(made, requantize="exact", fallback="error")
     for _ in range(3):
         x = floats(1, 3, 32, 32)
-        assert np.abs(model(x) - runtime(made, x)).max() <= 2.001 * last_scale(made)
+        assert np.abs(model(x) - runtime(made, x)).max() <= 2.001 * models.last_scale(made)
     # And the pooling, and the average of all.
     require_integer_products(model, narrow)
 
@@ -427,7 +407,7 @@ def test_what_saturation_cuts_off_stays_cut_off():
     got = front.load(made, fallback="error")(x)
     wanted = ReferenceEvaluator(made).run(None, {"x": x})[0]
     np.testing.assert_allclose(got, wanted, atol=0.0251)  # half a step
-    counted = prepared(made)
+    counted = models.prepared(made)
     assert counted["QuantizeLinear"] == 1
     assert counted["Clip"] == 1
 
@@ -608,13 +588,13 @@ def test_dynamically_quantized_products(tmp_path, kind, per_channel):
     x = floats(*shape)
     wanted, whole = runtime(made, x), runtime(given, x)
     model = front.load(made, fallback="error")
-    assert prepared(made)[kind] == 2
+    assert models.prepared(made)[kind] == 2
     # It rounds weights only.
     assert np.abs(model(x) - whole).mean() < np.abs(wanted - whole).mean()
     assert np.abs(model(x) - wanted).max() < 0.05 * np.abs(wanted).max()
     host = front.load(made, dynamic_quantization="host")
     np.testing.assert_allclose(host(x), wanted, rtol=1e-3, atol=1e-3 * np.abs(wanted).max())
-    assert prepared(made, dynamic="host")[f"{kind}Integer"] == 2
+    assert models.prepared(made, dynamic_quantization="host")[f"{kind}Integer"] == 2
 
 
 def test_products_of_two_that_are_rounded_dynamically():
@@ -629,7 +609,7 @@ def test_products_of_two_that_are_rounded_dynamically():
     inputs = {"x": (F, [3, 16]), "y": (F, [16, 8])}
     made = model_of(nodes, inputs, {"z": (F, [3, 8])}, {}, 17)
     x, y = floats(3, 16), floats(16, 8)
-    assert prepared(made) == {"MatMul": 1}
+    assert models.prepared(made) == {"MatMul": 1}
     np.testing.assert_allclose(front.load(made)(x, y), x @ y, rtol=1e-4, atol=1e-5)
 
 
@@ -682,7 +662,7 @@ def test_dequantized_weights_are_transposed_once():
         oh.make_node("MatMul", ["x", "t"], ["y"]),
     ]
     made = model_of(nodes, {"x": (F, [3, 16])}, {"y": (F, [3, 8])}, weights)
-    assert prepared(made) == {"MatMul": 1}
+    assert models.prepared(made) == {"MatMul": 1}
     x = floats(3, 16)
     wanted = ReferenceEvaluator(made).run(None, {"x": x})[0]
     np.testing.assert_allclose(front.load(made)(x), wanted, rtol=1e-4, atol=1e-4)
@@ -791,8 +771,8 @@ def nbits(bits, block, rows, columns, points, **attributes):
 def test_matmul_nbits_in_integers(rows, bits, points, block, ordered):
     order = RANDOM.integers(0, -(-rows // block), rows) if ordered else None
     made, exact = nbits(bits, block, rows, 24, points, accuracy_level=4, order=order)
-    assert prepared(made) == {"Int8Linear": 1}
-    assert prepared(made, activations="exact") == {"MatMul": 1}
+    assert models.prepared(made) == {"Int8Linear": 1}
+    assert models.prepared(made, activations="exact") == {"MatMul": 1}
     x = floats(5, rows)
     model = front.load(made, fallback="error")
     far = allowed(x, exact, steps_of_columns(exact, largest_int8_weight()))
@@ -817,8 +797,8 @@ def test_weights_that_grow_are_warned_of():
 def test_only_level_4_rounds_activations(level):
     attributes = {} if level is None else {"accuracy_level": level}
     made, _ = nbits(4, 32, 64, 24, False, **attributes)
-    assert prepared(made) == {"MatMul": 1}
-    assert prepared(made, activations="int8") == {"Int8Linear": 1}
+    assert models.prepared(made) == {"MatMul": 1}
+    assert models.prepared(made, activations="int8") == {"Int8Linear": 1}
 
 
 def test_bad_orders_of_groups_are_not_read():
@@ -827,7 +807,7 @@ def test_bad_orders_of_groups_are_not_read():
         made, _ = nbits(4, 32, 64, 24, False, accuracy_level=4, order=np.zeros(64, np.int32))
         place = next(t for t in made.graph.initializer if t.name == "g")
         place.CopyFrom(onh.from_array(order.astype(np.int32), "g"))
-        assert prepared(made) == {"MatMulNBits": 1}
+        assert models.prepared(made) == {"MatMulNBits": 1}
         with pytest.raises(og.UnimplementedError):
             front.load(made, fallback="error").compile({"x": (3, 64)})
 
@@ -849,8 +829,8 @@ def test_dequantized_weights_in_integers(axis, block):
     outputs = {name: (F, ["n", 2, 24]) for name in "yz"}
     inputs = {name: (F, ["n", 2, 64]) for name in "xv"}
     made = model_of(nodes, inputs, outputs, {"w": weight, "s": scales})
-    assert prepared(made, activations="int8") == {"Int8Linear": 2}
-    assert prepared(made)["Int8Linear"] == 0
+    assert models.prepared(made, activations="int8") == {"Int8Linear": 2}
+    assert models.prepared(made)["Int8Linear"] == 0
     x = floats(5, 2, 64)
     model = front.load(made, fallback="error", activations="int8")
     whole = axis in (1, None)
@@ -871,7 +851,7 @@ def test_dynamic_quantize_matmul_in_integers(points):
         weights["z"], given[3] = zeros, "z"
     node = oh.make_node("DynamicQuantizeMatMul", given, ["y"], domain="com.microsoft")
     made = model_of([node], {"x": (F, [5, 64])}, {"y": (F, [5, 24])}, weights, 21, contrib=True)
-    assert prepared(made) == {"MatMul": 1, "Add": 1}
+    assert models.prepared(made) == {"MatMul": 1, "Add": 1}
     x = floats(5, 64)
     exact = (weight.astype(np.float64) - zeros) * scales
     model = front.load(made, fallback="error", activations="int8")
@@ -887,7 +867,7 @@ def test_dynamically_quantized_products_in_integers(tmp_path):
         weight_type=quantization.QuantType.QInt8, reduce_range=SATURATES,
     )  # fmt: skip
     made = onnx.load(tmp_path / "after.onnx")
-    assert prepared(made, activations="int8")["Int8Linear"] == 2
+    assert models.prepared(made, activations="int8")["Int8Linear"] == 2
     x = floats(5, 32)
     model = front.load(made, fallback="error", activations="int8")
     wanted = front.load(made, fallback="error")(x)

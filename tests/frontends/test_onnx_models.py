@@ -20,11 +20,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 T = pytest.importorskip("transformers", reason="transformers is not installed")
 ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 quantization = pytest.importorskip("onnxruntime.quantization", reason="no quantizer")
-onh = pytest.importorskip("onnx.numpy_helper")
 front = pytest.importorskip("onednn_graph_py.onnx")
-loaded = pytest.importorskip("onednn_graph_py.onnx.loading").loaded
-options = pytest.importorskip("onednn_graph_py.onnx.options")
-prepare = pytest.importorskip("onednn_graph_py.onnx.preparing").prepare
+models = importlib.import_module("quantized_models")
 
 # What torch and onnxruntime warn of is theirs.
 pytestmark = pytest.mark.filterwarnings("ignore", "error:.*oneDNN:UserWarning")
@@ -71,13 +68,6 @@ def exported(module, arguments, names, dynamo=True, **options):
         return onnx.load_from_string(file.getvalue())
 
 
-def prepared(model, requantize="merge"):
-    """Return how often each op is in a model once it is prepared."""
-    made = loaded(model)
-    prepare(made, options.Options(requantize=requantize))
-    return Counter(n.op_type for n in made.graph)
-
-
 def session_of(model, optimized=True):
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
@@ -120,7 +110,7 @@ def test_gelu_and_normalizations_of_an_old_opset_are_found():
     before = Counter(n.op_type for n in model.graph.node)
     assert before["Erf"] == 2
     assert before["LayerNormalization"] == 0
-    counted = prepared(model)
+    counted = models.prepared(model)
     assert counted["Erf"] == 0
     assert counted["Gelu"] == 2
     steps = only_program(check(model, ids(12))).steps
@@ -169,7 +159,7 @@ def encoder():
 def test_attention_whose_rows_may_be_empty_is_found(encoder):
     before = Counter(n.op_type for n in encoder.graph.node)
     assert before["IsNaN"] == before["Softmax"] == 2
-    counted = prepared(encoder)
+    counted = models.prepared(encoder)
     assert counted["IsNaN"] == counted["Softmax"] == 0
     assert counted["Attention"] == 2
 
@@ -260,14 +250,6 @@ def quantized(make, small, folder, form="QDQ"):
     return onnx.load(between), onnx.load(after), size
 
 
-def last_scale(model):
-    """Return the scale of what a quantized model returns."""
-    weights = {w.name: onh.to_array(w) for w in model.graph.initializer}
-    name = model.graph.output[0].name
-    (node,) = [n for n in model.graph.node if name in n.output]
-    return float(weights[node.input[1]].reshape(-1)[0])
-
-
 def cosine(x, y):
     return float((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()))
 
@@ -293,7 +275,7 @@ def test_quantized_networks(network, small, tmp_path):
     # Two steps; or half more than onnxruntime's own kernels differ, fused and apart: what
     # one rounding changes grows in the thin layers of MobileNet.
     own = max(np.abs(a - b).max() for a, b in zip(*results.values(), strict=True))
-    allowed = max(2.001 * last_scale(model), 1.5 * own)
+    allowed = max(2.001 * models.last_scale(model), 1.5 * own)
     for x, wanted in zip(images(size, 4), results[theirs], strict=True):
         best = floats.run(None, {"x": x})[0]
         assert np.abs(exact(x) - wanted).max() <= allowed

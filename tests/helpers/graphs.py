@@ -173,6 +173,11 @@ def random(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).uniform(-1, 1, shape).astype(np.float32)
 
 
+def whole(seed: int, *shape: int) -> np.ndarray:
+    """Return small whole numbers: sums of products of them are exact in f32."""
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32)
+
+
 def assert_sums_close(actual, expected, magnitude, length, dtype=np.float32):
     """Compare sums of `length` products with a reference in float64.
 

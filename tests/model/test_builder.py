@@ -992,6 +992,9 @@ def test_wrong_options_of_a_builder_are_refused():
         ({"fallback": "torch"}, "fallback must be 'reference' or 'error', got 'torch'"),
         ({"threads": 0}, "threads must be at least 1, got 0"),
         ({"max_shapes": 0}, "max_shapes must be at least 1, got 0"),
+        ({"slow_fusions": "no"}, "slow_fusions must be 'avoid' or 'run', got 'no'"),
+        ({"check": "verfy"}, "check must be None or 'verify', got 'verfy'"),
+        ({"fold_constants": 1}, "fold_constants must be a bool, got 1"),
     ],
 )
 def test_wrong_options_of_compile_are_refused(options, text):

@@ -10,16 +10,11 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from graphs import python
+from graphs import python, whole
 
 import onednn_graph_py as og
 from onednn_graph_py.machine import current
 from onednn_graph_py.model.planning import CompileOptions, compiling, make_plan, partition_ids
-
-
-def whole(seed, *shape):
-    """Small whole numbers: sums of products of them are exact in f32."""
-    return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32)
 
 
 def aligned(values, past=0):

@@ -5,7 +5,7 @@ import itertools
 import textwrap
 
 import numpy as np
-from graphs import OWN_BLOCKS, python
+from graphs import OWN_BLOCKS, python, whole
 
 import onednn_graph_py as og
 
@@ -14,11 +14,6 @@ def product(weights, rows=4, **options):
     b = og.GraphBuilder()
     b.output(b.input((rows, weights.shape[0]), name="x") @ b.constant(weights))
     return b.compile(**options)
-
-
-def whole(seed, *shape):
-    """Small whole numbers: sums of products of them are exact in f32."""
-    return np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32)
 
 
 X = whole(0, 4, 64)

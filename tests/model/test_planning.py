@@ -480,21 +480,6 @@ def test_a_reason_is_told_once_for_all_groups_that_it_splits(monkeypatch):
     assert len(model.steps()) == 6
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"slow_fusions": "no"}, "slow_fusions must be 'avoid' or 'run', got 'no'"),
-        ({"check": "verfy"}, "check must be None or 'verify', got 'verfy'"),
-        ({"fold_constants": 1}, "fold_constants must be a bool, got 1"),
-    ],
-)
-def test_wrong_options_are_refused(options, text):
-    b = og.GraphBuilder()
-    chain(b)
-    with pytest.raises(og.InvalidArgumentsError, match=text):
-        b.compile(**options)
-
-
 # -- verified
 
 

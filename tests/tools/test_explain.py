@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -16,14 +15,7 @@ from onednn_graph_py.tools.explaining import OpFacts, StepFacts, times
 from onednn_graph_py.tools.explaining.times import raised
 from onednn_graph_py.tools.explaining.words import step_lines
 
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(peaks_folder, tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("cache")
-        shutil.copytree(peaks_folder, folder, dirs_exist_ok=True)
-        patch.setenv("ONEDNN_GRAPH_PY_CACHE", str(folder))
-        yield
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ import importlib
 import json
 import os
 import pickle
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -23,14 +22,7 @@ from onednn_graph_py.tools.kernels import find as kernels
 from onednn_graph_py.tools.kernels.log import partitions_of
 from onednn_graph_py.tools.kernels.worker import Job
 
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(peaks_folder, tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("cache")
-        shutil.copytree(peaks_folder, folder, dirs_exist_ok=True)
-        patch.setenv("ONEDNN_GRAPH_PY_CACHE", str(folder))
-        yield
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 LOGGING = """
