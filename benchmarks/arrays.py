@@ -48,18 +48,18 @@ def cases(size: int, numpy: Any = np) -> dict[str, tuple[Function, tuple[int, ..
     }
 
 
-def peers(size: int) -> dict[str, dict[str, Function]]:
-    """Return the functions of each peer that is installed."""
+def peers(size: int, wanted: list[str]) -> dict[str, dict[str, Function]]:
+    """Return the functions of NumPy, and of each wanted peer that is installed."""
     found: dict[str, dict[str, Function]] = {
         "jit": {name: og.jit(f) for name, (f, _) in cases(size).items()},
         "NumPy": {name: f for name, (f, _) in cases(size).items()},
     }
-    if importlib.util.find_spec("torch") is not None:
+    if "torch" in wanted and importlib.util.find_spec("torch") is not None:
         import torch
 
         torch.set_num_threads(os.cpu_count() or 1)
         found["torch.compile"] = {n: torch.compile(f) for n, (f, _) in cases(size).items()}
-    if importlib.util.find_spec("jax") is not None:
+    if "jax" in wanted and importlib.util.find_spec("jax") is not None:
         import jax
 
         jitted = {n: jax.jit(f) for n, (f, _) in cases(size, jax.numpy).items()}
@@ -72,8 +72,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--peers", nargs="*", default=["torch", "jax"], help="default: both")
     args = parser.parse_args()
-    functions = peers(args.size)
+    functions = peers(args.size, args.peers)
     print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} CPUs; ms, and times ours")
     print(f"{'':16}" + "".join(f"{peer:>20}" for peer in functions))
     for name, (function, shape) in cases(args.size).items():

@@ -10,7 +10,7 @@ import pytest
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 QUICK = ["--quick", "--threads", "1", "--rounds", "2"]
 SHORT = {
-    "arrays": ["--size", "32", "--rounds", "1"],
+    "arrays": ["--size", "32", "--rounds", "1", "--peers"],
     "forms": ["--quick", "--seconds", "0.05"],
     "fusions": ["--rounds", "2", "--seconds", "0.1"],
     "overhead": ["--calls", "100", "--rounds", "2"],
