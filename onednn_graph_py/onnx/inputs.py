@@ -8,7 +8,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from ..base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
-from ..base.text.names import did_you_mean
+from ..model.running.arrays import by_name
 from ..ops.terms import shape_text
 from .tensors import Shape, name_of
 
@@ -119,22 +119,7 @@ class Inputs:
             given, named = (), {**first, **named}
         if not named and len(given) == len(names):
             return names, list(given)
-        if len(given) > len(names):
-            raise InvalidArgumentsError(
-                f"{self.model}: expected {len(names)} inputs ({', '.join(names)}), got "
-                f"{len(given) + len(named)}"
-            )
-        at = dict(zip(names, given, strict=False))
-        for name, value in named.items():
-            if name not in self.checks:
-                hint = did_you_mean(name, self.checks) or f"; there are: {', '.join(names)}"
-                raise InvalidArgumentsError(f"{self.model}: there is no input {name!r}{hint}")
-            if name in at:
-                raise InvalidArgumentsError(f"{self.model}: input {name!r} is given twice")
-            at[name] = value
-        missing = [n for n in names if n not in at]
-        if missing:
-            raise InvalidArgumentsError(f"{self.model}: missing inputs: {', '.join(missing)}")
+        at = by_name(self.model, names, self.checks, given, named)
         order = tuple(n for n in self.checks if n in at)
         return order, [at[n] for n in order]
 

@@ -394,7 +394,8 @@ class GraphBuilder(BuilderMethods):
                 if spec.dtype is None:
                     raise InvalidDataTypeError(
                         f"{label_of(kind, full)}: the data type of output {i} can't be inferred "
-                        "from the inputs; give dtype, as b.quantize and b.add_op take it, or outputs"
+                        "from the inputs; give dtype, as b.quantize and b.add_op take it, or "
+                        "outputs"
                     )
         call = make_call(row(kind), given, attrs, made, name=full)
         node = Node(new_id(), kind, full, values, (), dict(call.attrs), where or caller())

@@ -4,8 +4,25 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from ...base.errors import InvalidShapeError, OneDNNError, reworded
 from ...ops.tensor_spec import TensorSpec
+from ...ops.terms import shape_text
 from .builder import GraphBuilder
 from .value import Node, is_whole
+
+
+def known_shapes(
+    builder: GraphBuilder, given: Mapping[str, Sequence[int]] | None
+) -> dict[int, tuple[int, ...]]:
+    """Return the inputs' shapes by id, some given by name; raise if a dim stays unknown."""
+    known: dict[int, tuple[int, ...]] = {}
+    for value in builder.inputs:
+        shape = (given or {}).get(value.name, value.shape)
+        if shape is None or not is_whole(shape):
+            raise InvalidShapeError(
+                f"input {value.name!r}: its shape must be given, as dims are unknown: "
+                f"{shape_text(value.shape)}"
+            )
+        known[value.id] = tuple(shape)
+    return known
 
 
 def infer_shapes(

@@ -21,15 +21,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ...base.dtypes import HOST_DTYPES
-from ...base.errors import InvalidShapeError
 from ...ops.lookup import row
-from ...ops.terms import shape_text
 from ...reference import round_to
 from ..building.builder import GraphBuilder
 from ..building.constant_arrays import unpacked
 from ..building.foreign import ForeignNode
-from ..building.infer import infer_shapes
-from ..building.value import Node, Value, is_whole
+from ..building.infer import infer_shapes, known_shapes
+from ..building.value import Node, Value
 from .integer_ranges import HAND_ON, IntegerRange, fitted, range_of
 from .magnitudes import Size, size_of, sizes
 
@@ -285,15 +283,7 @@ def fill_inputs(
     InvalidShapeError
         Dims are unknown.
     """
-    known = {}
-    for value in builder.inputs:
-        shape = (shapes or {}).get(value.name, value.shape)
-        if shape is None or not is_whole(shape):
-            raise InvalidShapeError(
-                f"input {value.name!r}: its shape must be given, as dims are unknown: "
-                f"{shape_text(value.shape)}"
-            )
-        known[value.id] = tuple(shape)
+    known = known_shapes(builder, shapes)
     fills = fills_of(builder, known)
     return [
         filled(fills[v.id], known[v.id], v.dtype, seed=seed, number=i)

@@ -1,6 +1,6 @@
-"""Convert a call's arrays to those that its plan needs: `Converter`."""
+"""A call's arrays by name, `by_name`, and converted to those that its plan needs: `Converter`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from ...base.errors import (
     InvalidShapeError,
     OneDNNError,
 )
+from ...base.text.names import did_you_mean
 from ...ops.terms import shape_text
 from ..building.value import row_major
 from ..planning import Plan
@@ -180,4 +181,34 @@ def _as_array(
         raise InvalidArgumentsError(
             f"{what} has no memory, as a FakeTensor or a tensor within torch.func.functionalize"
         )
+    return made
+
+
+def by_name(
+    model: str,
+    needed: Sequence[str],
+    known: Collection[str],
+    given: Sequence[Any],
+    named: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return inputs by name, of those given by position and by name; raise if they don't fit.
+
+    - `needed`: the names of the inputs, in order, and `known` these and the optional ones
+    """
+    if len(given) > len(needed):
+        raise InvalidArgumentsError(
+            f"{model}: expected {len(needed)} inputs ({', '.join(needed)}), got "
+            f"{len(given) + len(named)}"
+        )
+    made = dict(zip(needed, given, strict=False))
+    for name, value in named.items():
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; there are: {', '.join(needed)}"
+            raise InvalidArgumentsError(f"{model}: there is no input {name!r}{hint}")
+        if name in made:
+            raise InvalidArgumentsError(f"{model}: input {name!r} is given twice")
+        made[name] = value
+    missing = [n for n in needed if n not in made]
+    if missing:
+        raise InvalidArgumentsError(f"{model}: missing inputs: {', '.join(missing)}")
     return made

@@ -36,7 +36,7 @@ from ..planning import (
 )
 from ..planning.pace import Paces, remember
 from ..planning.shared import Shared
-from .arrays import Converter
+from .arrays import Converter, by_name
 from .memory_limit import MemoryLimit
 from .on_queue import QueueBound, QueueExecutor
 from .queue import ModelQueue, device_of
@@ -730,23 +730,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
     def ordered(self, given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """Return all inputs in order, of those given by position and by name."""
         names = list(self._positions)
-        if len(given) > len(names):
-            raise InvalidArgumentsError(
-                f"{self.name}: expected {len(names)} inputs ({', '.join(names)}), got "
-                f"{len(given) + len(named)}"
-            )
-        made = dict(zip(names, given, strict=False))
-        for name, value in named.items():
-            if name not in self._positions:
-                raise InvalidArgumentsError(
-                    f"{self.name}: there is no input {name!r}; there are: {', '.join(names)}"
-                )
-            if name in made:
-                raise InvalidArgumentsError(f"{self.name}: input {name!r} is given twice")
-            made[name] = value
-        missing = [n for n in names if n not in made]
-        if missing:
-            raise InvalidArgumentsError(f"{self.name}: missing inputs: {', '.join(missing)}")
+        made = by_name(self.name, names, names, given, named)
         return [made[n] for n in names]
 
     def _executor_for(self, arrays: Sequence[Any]) -> _core._executor | QueueExecutor:

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...base.errors import InvalidGraphError, InvalidShapeError
+from ...base.errors import InvalidGraphError
 from ...model.building.builder import GraphBuilder
 from ...model.building.foreign import require_ops
-from ...model.building.infer import infer_shapes
-from ...model.building.value import Value, is_whole
+from ...model.building.infer import infer_shapes, known_shapes
+from ...model.building.value import Value
 from ...model.checking.expected import Expected
 from ...model.checking.filling import Fill, fill_inputs, fill_of_constant, fills_of
 from ...ops.lookup import row
-from ...ops.terms import AttributeType, AttributeValue, shape_text
+from ...ops.terms import AttributeType, AttributeValue
 
 EMBEDDED_BYTES = 1 << 16
 """Larger constants, in bytes, are not written into the program but filled like inputs."""
@@ -115,16 +115,7 @@ def program_of(
     outputs = [(n, v) for n, v in builder.outputs.items() if v.id in made_by_ops]
     if not outputs:
         raise InvalidGraphError("export: the graph has no output that an op makes")
-    known: dict[int, tuple[int, ...]] = {}
-    for value in builder.inputs:
-        shape = (shapes or {}).get(value.name, value.shape)
-        if shape is None or not is_whole(shape):
-            raise InvalidShapeError(
-                f"export: the shape of input {value.name!r} must be given, as dims are unknown: "
-                f"{shape_text(value.shape)}"
-            )
-        known[value.id] = tuple(shape)
-    known = infer_shapes(builder, known)
+    known = infer_shapes(builder, known_shapes(builder, shapes))
 
     fills = fills_of(builder, {v.id: known[v.id] for v in builder.inputs})
     numbers: dict[int, int] = {}
