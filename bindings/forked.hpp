@@ -51,8 +51,8 @@ void leak_in_child(Handle &handle) noexcept {
     if (handle && must_not_destroy()) static_cast<void>(new Handle(std::move(handle)));
 }
 
-// Something that may destroy kernels, for its lifetime; it begins and ends with the GIL held. When a
-// thread ends, oneDNN looks for what it keeps for it and each kernel, and writes out of bounds if
+// Something that may destroy kernels, for its lifetime; it begins and ends with the GIL held. When
+// a thread ends, oneDNN looks for what it keeps for it and each kernel, and writes out of bounds if
 // another thread destroys the kernel just then. So either waits for the other.
 class kernel_destruction {
 public:

@@ -80,6 +80,26 @@ def strided_weights_of_one_row(group: Group, op: Op, conditions: Conditions) -> 
 
 
 @defect(
+    "oneDNN reads weights of a product in four dims wrongly where their batch lies within them and "
+    "a first dim of 1 before it, which oneDNN may have added, does not lie outermost",
+    Needs(_MATMUL, strided=True, rank=4),
+    Where(until=(3, 8), has=("avx512",)),
+    Where((3, 8), has=("avx2",)),
+)
+def batch_within_weights(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find such weights; later products of these shapes with other strides are wrong, too."""
+    weights = group.tensor(stored(group, op.inputs[1]))
+    shape, strides, made = group.shape(weights), weights.strides, group.shape(op.outputs[0])
+    if shape is None or strides is None or made is None or len(made) != 4 or len(shape) < 3:
+        return False
+    first, batch = shape[:-3] or (1,), strides[-3]
+    innermost, outermost = sorted(strides[-2:])
+    within = shape[-3] > 1 and innermost < batch < outermost
+    added = len(shape) == 3 or strides[0] <= outermost
+    return first == (1,) and within and added and Hit(alone=weights.id == op.inputs[1].id)
+
+
+@defect(
     "oneDNN reads several batches of weights in five dims as if there were no gaps between "
     "them where several inputs share each",
     Needs(_MATMUL, rank=5),

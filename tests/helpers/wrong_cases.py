@@ -366,6 +366,11 @@ def product_of_strided(b, shape, strides):
 
 
 @written
+def product_of_batches(b, shape, strides, batch=(2,)):
+    b.output(b.input((*batch, *shape[:-2], 3, shape[-2])) @ b.input(shape, strides=strides))
+
+
+@written
 def product_over(b, size):
     b.output((b.input((4, size)) @ b.input((size, 8))).relu())
 
@@ -751,6 +756,10 @@ _groups = {"op": "group_norm", "groups": 2, "keep_stats": False, "use_affine": F
 _last = (160, 1, 20, 4)  # channels last, of (2, 4, 8, 5)
 _dilated_gradients = data_gradient(2), data_gradient(2, first=False)
 _one_row_apart = (product_of_strided((2, 3, 1, 8), (30, 10, 10, 1)),)
+_within = (
+    product_of_batches((7, 5, 9), (9, 63, 1)),
+    product_of_batches((7, 5, 9), (5, 1, 35), (1,)),
+)
 _rows = (
     convolution((1, 9, 4), (3, 4, 2), "bf16", **_one_row),
     convolution((1, 8, 4), (2, 4, 16), "f16", **_one_row),
@@ -1409,6 +1418,18 @@ ROWS = {
         alone=_one_row_apart,
         where=(OPENMP, AVX512, VNNI, BF16, F16, AMX),
         elsewhere=(OLD, NEW, OPENMP._replace(isa="sse41")),
+    ),
+    "batch_within_weights": Row(
+        _within,
+        (
+            product_of_batches((7, 5, 9), (45, 1, 5)),
+            product_of_batches((7, 5, 9), (1, 63, 7)),
+            product_of_batches((7, 5, 9), (9, 63, 1), ()),
+            product_of_batches((2, 7, 5, 9), (315, 9, 63, 1), ()),
+        ),
+        alone=_within,
+        where=(NEW, OPENMP, AVX512, VNNI, BF16, F16, AMX, before(AVX512)),
+        elsewhere=(OLD, OPENMP._replace(isa="sse41")),
     ),
     "operand_for_all_heads": Row(
         (

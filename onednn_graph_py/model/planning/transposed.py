@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ...ops.lookup import with_attribute, with_trait
 from ..building.builder import Readers
 from ..building.foreign import ForeignNode
-from ..building.value import Node
+from ..building.value import Node, Value
 
 # Ops with fast kernels for all strides.
 _BY_STRIDES = with_trait("product") | with_trait("moves") | {"Concat"}
@@ -52,8 +52,18 @@ def row_major_results(nodes: Sequence[Node], readers: Readers) -> set[int]:
         for n in nodes
         if n.kind in _SHIFTS and any(n.attr("zps") or ()) and set(n.attrs["scales"]) == {1}
     }
+    # oneDNN adds a dim to them, which must not lie within (`batch_within_weights`).
+    weights = {
+        n.inputs[1].id
+        for n in nodes
+        if n.kind == "MatMul" and _rank(n.inputs[1]) == 3 and _rank(n.outputs[0]) == 4
+    }
+    weights -= {
+        n.outputs[0].id for n in nodes if n.kind == "StaticTranspose" and n.attrs["order"][0] == 0
+    }
     return (
-        shifted
+        weights
+        | shifted
         | concatenated
         | reduced
         | {
@@ -66,6 +76,10 @@ def row_major_results(nodes: Sequence[Node], readers: Readers) -> set[int]:
             )
         }
     )
+
+
+def _rank(value: Value) -> int | None:
+    return None if value.shape is None else len(value.shape)
 
 
 def read_without_gaps(nodes: Sequence[Node], readers: Readers) -> set[int]:
