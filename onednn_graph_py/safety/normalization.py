@@ -4,7 +4,7 @@ import math
 
 from ..machine import Conditions
 from .calls import Op
-from .defect import APART, OUT_OF_BOUNDS, Answer, Hit, Needs, Where, defect, unmeasured
+from .defect import APART, OUT_OF_BOUNDS, WRONG, Answer, Hit, Needs, Where, defect, unmeasured
 from .facts import aligned, operands
 from .group import Group
 
@@ -175,3 +175,21 @@ def channel_scales_after_normalization(group: Group, op: Op, conditions: Conditi
     if op.attr("qtype") != "per_channel" or not group.follows(op, _NORMS):
         return False
     return Hit("scales per channel fused after a normalization")
+
+
+@defect(
+    "oneDNN applies scales along another dim to the channels, in a Quantize after a group "
+    "normalization",
+    Needs({"GroupNorm"}, fused=True, beside={"Quantize"}),
+    Where((3, 13)),
+    effect=WRONG | OUT_OF_BOUNDS,
+)
+def scales_after_group_norm(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find such scales; before 3.13 any are read out of bounds, as after other normalizations."""
+    rank = len(group.shape(op.outputs[0]) or ())
+    channels = 1 if op.attr("data_format") == "NCX" else rank - 1
+    return rank > 0 and any(
+        made.attr("axis") % rank != channels
+        for made in group.ops
+        if made.kind == "Quantize" and made.attr("qtype") == "per_channel"
+    )

@@ -511,6 +511,15 @@ def quantized_norm_and(b, operand, op="softmax", **attributes):
 
 
 @written
+def group_norm_quantized(b, axis=None, data_format="NCX"):
+    how = {"groups": 2, "keep_stats": False, "use_affine": False, "data_format": data_format}
+    y = b.input((3, 4, 5, 6)).group_norm(**how)
+    scales = [0.02 * 2**i for i in range((3, 4, 5, 6)[axis])] if axis else [0.05]
+    qtype = {"qtype": "per_channel", "axis": axis, "zps": [0] * len(scales)}
+    b.output(y.quantize(dtype="s8", scales=scales, **(qtype if axis else PER_TENSOR)))
+
+
+@written
 def int8_pool_and(b, zps):
     """Pooling of u8, plus a residual with zero points of its channels."""
     of_channels = {"qtype": "per_channel", "axis": 0, "scales": [0.5] * len(zps), "zps": zps}
@@ -1036,6 +1045,11 @@ ROWS = {
             quantized_norm_and((1, 4, 1, 1), data_format="NCX", **_groups),
             quantized_norm_and((1, 1, 1, 6), data_format="NXC", **_groups),
         ),
+        **ONLY_NEW,
+    ),
+    "scales_after_group_norm": Row(
+        (group_norm_quantized(2), group_norm_quantized(2, "NXC")),
+        (group_norm_quantized(), group_norm_quantized(1), group_norm_quantized(3, "NXC")),
         **ONLY_NEW,
     ),
     "residual_of_other_sign": Row(
