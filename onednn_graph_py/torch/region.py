@@ -52,6 +52,7 @@ class Region:
         self._rest = {n: constants[n] for n in dict.fromkeys(read) if n in constants}
         self._eager: fx.GraphModule | None = None
         self._given: dict[fx.Node, Value] = {}
+        self._read: set[fx.Node] = set()  # the constants of which a lowering read numbers
         self.model: CompiledGraph | None = None
         try:
             self.model = self._built(constants, options).compile(
@@ -70,6 +71,7 @@ class Region:
     def _built(self, constants: Mapping[fx.Node, torch.Tensor], options: Options) -> GraphBuilder:
         b = GraphBuilder(fpmath_mode=options.fpmath_mode)
         values: dict[fx.Node, Any] = {}
+        watched = _Watched(constants, self._read)
         for i, node in enumerate(self.inputs):
             tensor = node.meta["val"]
             dtype = dtype_of(tensor, host=True)
@@ -80,7 +82,7 @@ class Region:
                     values[given] = made = self._constant(b, given, constants[given])
                     if isinstance(made, Value):
                         self._given[given] = made
-            values[node] = lowered(b, node, values, constants)
+            values[node] = lowered(b, node, values, watched)
         outputs: dict[str, Value] = {}
         for i, node in enumerate(self.outputs):
             value: Value = values[node]
@@ -108,7 +110,7 @@ class Region:
         changed = [n for n in self._rest if n in written]
         if self.model is None or not changed:
             return True
-        if any(n not in self._given for n in changed):
+        if any(n not in self._given or n in self._read for n in changed):
             return False
         return follows(self.model, [(self._given[n], array_of(self._rest[n])) for n in changed])
 
@@ -164,6 +166,19 @@ class Region:
             graph.output(results[0] if len(results) == 1 else tuple(results))
             self._eager = fx.GraphModule(root, graph)
         return self._eager
+
+
+class _Watched(dict[fx.Node, torch.Tensor]):
+    """Constants, and those that were looked up."""
+
+    def __init__(self, constants: Mapping[fx.Node, torch.Tensor], read: set[fx.Node]) -> None:
+        super().__init__(constants)
+        self._read = read
+
+    def get(self, node: fx.Node, default: Any = None) -> Any:
+        """Return a constant, and note that it was asked for."""
+        self._read.add(node)
+        return super().get(node, default)
 
 
 def _laid_out(tensor: torch.Tensor, order: Sequence[int] | None) -> torch.Tensor:

@@ -207,6 +207,22 @@ class Masked(torch.nn.Module):
         return torch.softmax(q @ k.mT * self.factor + self.mask, -1) @ v
 
 
+class Scaled(torch.nn.Module):
+    """A scale that is the number of an op, and multiplies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(24, 24)
+        self.register_buffer("integers", torch.randint(-9, 9, (24, 24)).to(torch.int8))
+        self.register_buffer("scale", torch.rand(24) + 0.1)
+        self.register_buffer("zeros", torch.zeros(24, dtype=torch.int64))
+
+    def forward(self, x):
+        quantized = self.integers, self.scale, self.zeros, 0, -128, 127, torch.int8
+        weight = torch.ops.quantized_decomposed.dequantize_per_channel(*quantized)
+        return F.linear(self.inner(x), weight.to(x.dtype)) * self.scale
+
+
 # The module, an input's shape, and whether the program stays.
 WRITTEN = {
     "products": (lambda: Small(48).eval(), (7, 48), True),
@@ -219,6 +235,7 @@ WRITTEN = {
         True,
     ),
     "encoder layer": (attending, (2, 9, 24), True),
+    "int8, a scale that is a number": (lambda: Scaled().eval(), (7, 24), False),
     "a mask and a number": (lambda: Masked().eval(), (2, 9, 24), False),
 }
 
