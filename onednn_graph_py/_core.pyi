@@ -1860,6 +1860,11 @@ def _is_constant_memory(array: numpy.typing.NDArray[typing.Any]) -> bool:
     Whether an array is in memory of `_constant_memory`.
     """
 
+def _release_kept_blocks() -> int:
+    """
+    Give back the blocks that wait for the next call, and return their bytes.
+    """
+
 def data_type_of(dtype: typing.Any) -> logical_tensor.data_type:
     """
     Data type of a NumPy dtype or anything that ``numpy.dtype`` takes.

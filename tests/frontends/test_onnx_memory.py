@@ -85,3 +85,15 @@ def test_programs_of_single_sizes_make_room_for_each_other_and_share_weights(fre
         assert count in alive
         assert sum(arena(free, n) for n in alive) <= arena(free, 300) + 500
     assert len(models(loaded)) == len(set(counts))
+
+
+def test_a_size_of_0_takes_nothing_and_goes_into_files(free, tmp_path):
+    loaded = model_of(memory_limit=CONSTANTS + arena(free, 50) + 100)
+    loaded(rows(50))
+    assert loaded(rows(0)).shape == (0, 24)
+    loaded.save(tmp_path / "m.og")
+    again = og.load(tmp_path / "m.og")
+    assert again(rows(0)).shape == (0, 24)
+    np.testing.assert_array_equal(again(rows(50)), free(rows(50)))
+    with pytest.raises(og.OutOfMemoryError, match="a call of 300x24"):
+        again(rows(300))

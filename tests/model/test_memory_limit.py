@@ -177,3 +177,16 @@ def test_a_limit_goes_with_pickles_files_and_threads(sizes, tmp_path):
         other(rows(5))
         with pytest.raises(og.OutOfMemoryError):
             other(rows(300))
+
+
+def test_a_size_of_0_takes_nothing_and_goes_into_files(sizes, tmp_path):
+    constants, arenas = sizes
+    model = graph().compile(memory_limit=constants + arenas[5])
+    for _ in range(2):
+        assert model(rows(5)).shape == (5, 24)
+        assert model(rows(0)).shape == (0, 24)
+    assert {s[0][0] for s in model.sizes} == {0, 5}
+    model.save(tmp_path / "m.og")
+    loaded = og.load(tmp_path / "m.og")
+    assert loaded.sizes == model.sizes
+    assert loaded(rows(0)).shape == (0, 24)

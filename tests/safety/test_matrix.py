@@ -105,7 +105,9 @@ def test_reports_hold_the_programs_of_today():
         if page.benchdnn_that_fails(program.row, RESULTS):
             graph = page.graph_file(program.row).read_text(encoding="utf-8")
             assert graph.rstrip() in kept, "run: ./dev matrix --reports"
-    assert sorted(reports.FOLDER.iterdir()) == sorted(map(reports.report_file, reports.WORST))
+    by_hand = reports.FOLDER / "heap_of_matmul_descriptors.md"  # no graph that computes wrong
+    files = [by_hand, *map(reports.report_file, reports.WORST)]
+    assert sorted(reports.FOLDER.iterdir()) == sorted(files)
 
 
 @pytest.mark.parametrize("result", RESULTS, ids=lambda r: f"{r.version}-{r.isa}")
