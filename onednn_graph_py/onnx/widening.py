@@ -17,8 +17,8 @@ def widened(model: ir.Model) -> None:
     """
     narrow = {TYPES[name] for name in ("f16", "bf16") if lacks(name)}
     graph = model.graph
-    if any(n.op_type == "BitCast" for n in graph):
-        return  # it reads bits
+    if any(n.op_type == "BitCast" for n in graph) or any(v.dtype is None for v in graph.outputs):
+        return  # it reads bits, or does not say what its outputs are
     given = [(v, v.dtype) for v in graph.inputs if v.dtype in narrow]
     wanted = [(i, v, v.dtype) for i, v in enumerate(graph.outputs) if v.dtype in narrow]
     _widen(graph, narrow)
