@@ -151,30 +151,32 @@ def _is_long(group: Group, product: Op) -> bool:
 
 
 _MOST_ROWS, _ROWS_OF_AN_IMAGE = 256, 64
+_MOST_ROWS_PACKED = 16  # with 3.8 and later, which pack the weights of products, too
 _WORTH = 1 << 17
 """The number of weights above which a form is clearly faster: up to it, by a tenth at most."""
 
 
 @defect(
-    "oneDNN packs the weights of a convolution, but not of this product, which is up to 2 times "
-    "slower (AVX2, 1 and 2 cores)",
+    "oneDNN computes this product of some rows up to 2 times slower than a convolution (AVX2, 1 "
+    "and 2 cores)",
     Needs({"MatMul"}),
-    Where(until=(3, 8), has=("avx2",), lacks=("avx512",)),
+    Where(has=("avx2",), lacks=("avx512",)),
     effect=FORM,
     remedy="as a convolution",
 )
-def product_without_packing(group: Group, op: Op, conditions: Conditions) -> Answer:
+def product_of_some_rows(group: Group, op: Op, conditions: Conditions) -> Answer:
     """Find products of some rows by a constant matrix, in f32.
 
-    For one row, and for more than 256, the product is as fast as it is; many short images make
-    convolutions slow, as 64 of 2 rows (0.6 of its speed).
+    Before 3.8 oneDNN does not pack its weights. For one row, and for more than 256, the product is
+    as fast as it is; many short images make convolutions slow, as 64 of 2 rows (0.6 of its speed).
     """
     left, weights = (group.tensor(t) for t in op.inputs[:2])
     x = group.shape(op.inputs[0])
     if op.attr("transpose_a") or x is None or len(x) not in (2, 3):
         return False
     images, rows = (1, *x[:-1])[-2:]
-    if not 2 <= images * rows <= _MOST_ROWS or (images > 1 and rows < _ROWS_OF_AN_IMAGE):
+    most = _MOST_ROWS if conditions.version < (3, 8) else _MOST_ROWS_PACKED
+    if not 2 <= images * rows <= most or (images > 1 and rows < _ROWS_OF_AN_IMAGE):
         return False
     matrix = weights.data
     if matrix is None or matrix.ndim != 2 or matrix.size <= _WORTH:
@@ -183,6 +185,7 @@ def product_without_packing(group: Group, op: Op, conditions: Conditions) -> Ans
     return left.dtype == weights.dtype == "f32" and not made_here
 
 
+_LARGE_FOR_A_ROW = 1 << 19
 ROW_PARTS, ROW_CHANNELS = 4, 16
 """The parts of a row that is one window, and the number of which each has a multiple of terms."""
 
@@ -201,7 +204,7 @@ def row_by_large_matrix(group: Group, op: Op, conditions: Conditions) -> Answer:
     if op.attr("transpose_a") or x is None or len(x) not in (2, 3) or math.prod(x[:-1]) != 1:
         return False
     matrix = weights.data
-    if matrix is None or matrix.ndim != 2 or matrix.size < _LARGE:
+    if matrix is None or matrix.ndim != 2 or matrix.size < _LARGE_FOR_A_ROW:
         return False
     if x[-1] % (ROW_PARTS * ROW_CHANNELS):
         return False
