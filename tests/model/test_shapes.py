@@ -10,6 +10,7 @@ import pytest
 from graphs import assert_sums_close, importing, python, random
 
 import onednn_graph_py as og
+from onednn_graph_py.machine import kernel_caches
 from onednn_graph_py.model.planning import arena, choosing, fates, plan_draft
 from onednn_graph_py.model.running import model as running
 
@@ -399,3 +400,16 @@ def test_a_group_is_measured_once_for_each_power_of_two():
         model(random(1, n, WIDTH))
     plan = model.specialization(((1, 39, WIDTH),)).plan
     assert len(model._shared.paces) <= len(plan.steps) * (40 * WIDTH * WIDTH).bit_length()
+
+
+def test_kernels_of_dropped_sizes_leave_onednns_caches(monkeypatch):
+    emptied = []
+    monkeypatch.setattr(kernel_caches, "_dropped", itertools.count(1))
+    monkeypatch.setattr(kernel_caches, "empty_kernel_caches", lambda: emptied.append(len(called)))
+    b = og.GraphBuilder()
+    b.output(b.input((-1, 3)).relu())
+    model, called = b.compile(max_shapes=2), []
+    for rows in range(1, 70):
+        called.append(rows)
+        model(np.ones((rows, 3), np.float32))
+    assert emptied == [66]  # 64 sizes were dropped
