@@ -58,7 +58,7 @@ def add(draft: PlanDraft, nodes: Nodes, partition: _core.partition | None, why: 
     if how is None:
         how = "in NumPy"
         add_reference(draft, nodes[0], found.why)
-    draft.progress.splits.append((nodes, f"{found.why}; it is computed {how}"))
+    draft.splits.append((nodes, f"{found.why}; it is computed {how}"))
 
 
 def _with_folded(
@@ -88,7 +88,7 @@ def _unsupported(node: Node, engine_kind: str) -> UnimplementedError:
 
 def _add_without_kernel(draft: PlanDraft, node: Node, error: OneDNNError) -> None:
     """Add an op that oneDNN can't run alone: written in another way, or computed in NumPy."""
-    draft.progress.without_kernel += 1
+    draft.without_kernel += 1
     why = f"oneDNN has no kernel for this {node.kind}"
     if _add_alternative(draft, node, why) is not None:
         return
@@ -96,7 +96,7 @@ def _add_without_kernel(draft: PlanDraft, node: Node, error: OneDNNError) -> Non
         raise error from None
     add_reference(draft, node, why)
     if draft.steps[-1].implementation == "reference":
-        draft.progress.in_numpy.append(((node,), why))
+        draft.in_numpy.append(((node,), why))
 
 
 def _add_alternative(draft: PlanDraft, node: Node, why: str, depth: int = 3) -> str | None:
@@ -112,7 +112,7 @@ def _add_alternative(draft: PlanDraft, node: Node, why: str, depth: int = 3) -> 
                 return rule.how
     if draft.builder.fpmath_mode.name != "strict" and not draft.is_strict([node]):
         with draft.attempt() as keep:
-            draft.progress.strict.add(node.id)
+            draft.strict.add(node.id)
             if _add_all(draft, [(node,)], why):
                 keep()
                 return "without a smaller floating-point type"
@@ -147,7 +147,7 @@ def _split(draft: PlanDraft, nodes: Nodes, why: str, *, warn: bool = True) -> No
     """Add steps that run a group in parts, because it would be wrong or slow as one."""
     # The layout of views is our choice, so there is no warning if it costs a fusion.
     if warn and not any(v.id in draft.views for n in nodes for v in n.inputs):
-        draft.progress.splits.append((nodes, why))
+        draft.splits.append((nodes, why))
     why = f"oneDNN would fuse {' + '.join(n.kind for n in nodes)}: {why}"
     depth = 2 if warn else 0
     key, ways = (draft.size_key(nodes), depth), draft.shared.ways
@@ -173,12 +173,12 @@ def _split(draft: PlanDraft, nodes: Nodes, why: str, *, warn: bool = True) -> No
 def split_for_speed(draft: PlanDraft, nodes: Nodes, why: str) -> bool:
     """Add steps that run a group in parts, and return True, if oneDNN has kernels for all."""
     with draft.attempt() as keep:
-        before = draft.progress.without_kernel
+        before = draft.without_kernel
         try:
             _split(draft, nodes, why, warn=False)
         except OneDNNError:
             return False
-        if draft.progress.without_kernel > before:
+        if draft.without_kernel > before:
             return False
         keep()
     return True

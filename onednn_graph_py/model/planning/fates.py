@@ -215,7 +215,7 @@ def add_group(
     found = fate(draft, nodes, partition, slow=slow)
     if isinstance(found, Runs):
         if found.unverified:
-            draft.progress.unverified.append((nodes, found.unverified))
+            draft.unverified.append((nodes, found.unverified))
         add_step(draft, step_of(draft, nodes, found.compiled, why, found.verified))
     return found
 

@@ -1,6 +1,7 @@
 """Convert ops of a graph that is being built into a `Group`, as those of the mirror."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,18 +17,13 @@ def _tensor(
     value: Value, shape: tuple[int, ...] | None, layout: _core.logical_tensor | None
 ) -> Tensor:
     if layout is None:
-        kind = _core.logical_tensor.layout_type.strided
-        if shape is None:
-            layout = _core.logical_tensor(value.id, value.dtype, -1, kind)
-        elif value.strides is not None and min(shape, default=0) >= 0:
-            layout = _core.logical_tensor(value.id, value.dtype, shape, value.strides)
-        else:
-            dims = [_core.UNKNOWN_DIM if d < 0 else d for d in shape]
-            layout = _core.logical_tensor(value.id, value.dtype, dims, kind)
+        dims: Any = -1 if shape is None else [_core.UNKNOWN_DIM if d < 0 else d for d in shape]
+        plain = value.strides is None or shape is None or min(shape, default=0) < 0
+        kind: Any = "strided" if plain else value.strides
+        layout = _core.logical_tensor(value.id, value.dtype, dims, kind)
     name = layout.get_layout_type().name
-    strides = None
-    if name == "strided" and shape and min(shape) >= 0:
-        strides = tuple(layout.get_strides())
+    known = name == "strided" and shape and min(shape) >= 0
+    strides = tuple(layout.get_strides()) if known else None
     return Tensor(value.id, value.dtype, shape, name, strides, layout, value.data)
 
 
@@ -47,14 +43,13 @@ def group_of(
     - `layouts`: the logical tensors of results that are already compiled, by id
     - `leaving`: the ids of values that these nodes make and read, and that are read elsewhere too
     """
-    known = shapes or {}
     version = version or linked_version()
     tensors: dict[int, Tensor] = {}
 
     def read(values: Sequence[Value]) -> tuple[Tensor, ...]:
         for value in values:
             if value.id not in tensors:
-                shape = known.get(value.id, value.shape)
+                shape = (shapes or {}).get(value.id, value.shape)
                 tensors[value.id] = _tensor(value, shape, (layouts or {}).get(value.id))
         return tuple(tensors[value.id] for value in values)
 

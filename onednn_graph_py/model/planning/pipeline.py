@@ -76,10 +76,9 @@ def make_plan(
             _add_groups(draft)
         note_measured(draft)
     if options.warn:
-        progress = draft.progress
-        _warn(progress.splits, "runs in parts", "does not run as it is")
-        _warn(progress.unverified, "is not verified", "is not verified")
-        _warn(progress.in_numpy, _IN_NUMPY, _IN_NUMPY)
+        _warn(draft.splits, "runs in parts", "does not run as it is")
+        _warn(draft.unverified, "is not verified", "is not verified")
+        _warn(draft.in_numpy, _IN_NUMPY, _IN_NUMPY)
         _warn_of_size(draft)
     return _laid_out(draft)
 

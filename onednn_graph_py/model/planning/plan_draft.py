@@ -30,7 +30,7 @@ from .views import Origin
 from .work import is_brief
 
 
-@dataclass
+@dataclass(eq=False)
 class Progress:
     """The steps planned so far, with their tensors and reasons: all that a try may discard."""
 
@@ -54,12 +54,8 @@ class Progress:
     # The number of ops without a kernel that are written in another way, or computed in NumPy.
     without_kernel: int = 0
 
-    def copy(self) -> Progress:
-        """Return a copy that can grow by itself."""
-        return Progress(**{f.name: copy(getattr(self, f.name)) for f in fields(self)})
 
-
-class PlanDraft:
+class PlanDraft(Progress):
     """A graph with known shapes, and the plan that is made of it.
 
     - `engine`: without an engine ops can be grouped, but not compiled
@@ -97,7 +93,7 @@ class PlanDraft:
         # The groups that can be written in several forms (see `forms`).
         self.choices: dict[Hashable, Any] = {}
         self.choice_of: dict[tuple[int, ...], Any] = {}
-        self.progress = Progress(known=dict(self.shared.known))
+        super().__init__(known=dict(self.shared.known))
         for value in builder.inputs:
             self.known.setdefault(value.id, value.described(shapes[value.id]))
         with self.constants.lock:
@@ -122,41 +118,16 @@ class PlanDraft:
         """Whether the engine is a CPU's."""
         return self.builder.engine_kind.name == "cpu"
 
-    @property
-    def steps(self) -> list[PlannedStep]:
-        """The steps planned so far."""
-        return self.progress.steps
-
-    @property
-    def views(self) -> dict[int, Origin]:
-        """For each tensor that is a view, where it lies."""
-        return self.progress.views
-
-    @property
-    def known(self) -> dict[int, _core.logical_tensor]:
-        """The tensors between steps with their layouts, by id."""
-        return self.progress.known
-
-    @property
-    def folded(self) -> dict[int, Value]:
-        """Constants that replace values that ops make of constants, by the values' ids."""
-        return self.progress.folded
-
-    @property
-    def sources(self) -> dict[int, int]:
-        """The numbers that `FoldedConstants` gives to constants, by the values' ids."""
-        return self.progress.sources
-
     @contextmanager
     def attempt(self) -> Iterator[Callable[[], None]]:
         """Discard what the ``with`` block plans, unless it calls the function that it gets."""
-        before, kept = self.progress, []
-        self.progress = before.copy()
+        before, kept = {f.name: getattr(self, f.name) for f in fields(Progress)}, []
+        vars(self).update({name: copy(value) for name, value in before.items()})
         try:
             yield lambda: kept.append(True)
         finally:
             if not kept:
-                self.progress = before
+                vars(self).update(before)
 
     def plain(self, value: Value) -> _core.logical_tensor:
         """Describe a value as the graph declares it: row-major, unless it has strides."""
@@ -171,8 +142,7 @@ class PlanDraft:
 
     def is_strict(self, nodes: Sequence[Node]) -> bool:
         """Whether smaller floating-point types are forbidden to some of the nodes."""
-        strict = self.progress.strict
-        return bool(strict) and any(n.id in strict for n in nodes)
+        return bool(self.strict) and any(n.id in self.strict for n in nodes)
 
     def threads_of(self, nodes: Sequence[Node]) -> int:
         """Return the number of threads that a group runs on; 0 for the runtime's own number."""

@@ -28,30 +28,30 @@ def row_major_results(nodes: Sequence[Node], readers: Readers) -> set[int]:
     would choose by the views' strides. And what a Quantize or Dequantize reads that only shifts by
     a zero point, with a scale of 1: by itself it forgets to, if the tensor is in oneDNN's own
     layout (8 channels; seen with 3.7.2 on AVX-512 and AVX2, 3.13.1 on AVX2).
-
-    - `nodes`: the nodes of a graph
-    - `readers`: the readers of each value, as `readers_of` returns them
     """
     by_id = {n.id: n for n in nodes}
     views = {v.id for n in nodes if isinstance(n, ForeignNode) for v in n.outputs}
-    concatenated = {
-        n.outputs[0].id
-        for n in nodes
-        if n.kind == "Concat" and not views.isdisjoint(v.id for v in n.inputs)
-    }
-    reduced = {
-        n.outputs[0].id
-        for n in nodes
-        if n.kind == "StaticReshape"
-        and any(
-            i is not None and by_id[i].kind in _REDUCTIONS for i in readers.get(n.outputs[0].id, ())
-        )
-    }
-    shifted = {
-        n.inputs[0].id
-        for n in nodes
-        if n.kind in _SHIFTS and any(n.attr("zps") or ()) and set(n.attrs["scales"]) == {1}
-    }
+
+    def read_by(node: Node) -> list[Node | None]:
+        """Return the readers of a node's result; None for the caller."""
+        return [None if i is None else by_id[i] for i in readers.get(node.outputs[0].id, ())]
+
+    found = set()
+    for node in nodes:
+        shifts = node.kind in _SHIFTS and any(node.attr("zps") or ())
+        if shifts and set(node.attrs["scales"]) == {1}:
+            found.add(node.inputs[0].id)
+        if node.kind == "Concat":
+            wanted = not views.isdisjoint(v.id for v in node.inputs)
+        elif node.kind == "StaticReshape":
+            wanted = any(r is not None and r.kind in _REDUCTIONS for r in read_by(node))
+        elif node.kind == "StaticTranspose":
+            order = node.attrs["order"]
+            wanted = any(r is None or not _reads_strides(r, order) for r in read_by(node))
+        else:
+            continue
+        if wanted:
+            found.add(node.outputs[0].id)
     # oneDNN adds a dim to them, which must not lie within (`batch_within_weights`).
     weights = {
         n.inputs[1].id
@@ -61,21 +61,7 @@ def row_major_results(nodes: Sequence[Node], readers: Readers) -> set[int]:
     weights -= {
         n.outputs[0].id for n in nodes if n.kind == "StaticTranspose" and n.attrs["order"][0] == 0
     }
-    return (
-        weights
-        | shifted
-        | concatenated
-        | reduced
-        | {
-            n.outputs[0].id
-            for n in nodes
-            if n.kind == "StaticTranspose"
-            and any(
-                i is None or not _reads_strides(by_id[i], n.attrs["order"])
-                for i in readers.get(n.outputs[0].id, ())
-            )
-        }
-    )
+    return weights | found
 
 
 def _rank(value: Value) -> int | None:
@@ -83,10 +69,7 @@ def _rank(value: Value) -> int | None:
 
 
 def read_without_gaps(nodes: Sequence[Node], readers: Readers) -> set[int]:
-    """Return the ids of values that some reader needs in row-major order.
-
-    - `nodes`, `readers`: as for `row_major_results`. A model's outputs are copied anyway.
-    """
+    """Return the ids of values that some op needs in row-major order; outputs are copied anyway."""
     by_id = {n.id: n for n in nodes}
     return {
         i

@@ -22,7 +22,7 @@ from ...reference.rounding import NUMPY_DTYPES
 from ..checking.expected import Expected
 from .arrays import draws_of, written
 from .portion import picked, picks_for, seconds_of, shapes_of
-from .running import DIRT, Ended, Ops, Run, bits, engine_with_dirt, same, with_threads
+from .running import DIRT, Ended, Ops, Run, bits, engine_with_dirt, same
 from .subject import Subject
 from .verdict import Limits, Outcome, Verdict
 
@@ -40,18 +40,13 @@ def _share_of_samples(count: int) -> float:
     return (1 + 2 * count) / (1 + 2 * _MANY)
 
 
-def _differing(one: Array, other: Array) -> int:
-    size = max(one.dtype.itemsize, 1)
-    different = (bits(one) != bits(other)).reshape(-1, size).any(1)
-    return int(np.count_nonzero(different))
-
-
 def _check_equal(first: Sequence[Array], again: Sequence[Array]) -> None:
     for port, (a, b) in enumerate(zip(first, again, strict=True)):
         if not same(a, b):
+            different = (bits(a) != bits(b)).reshape(-1, a.dtype.itemsize).any(1).sum()
             raise Ended(
                 Outcome.WRONG,
-                f"output {port} differs from call to call: {_differing(a, b)} of {a.size} elements",
+                f"output {port} differs from call to call: {different} of {a.size} elements",
             )
 
 
@@ -94,14 +89,10 @@ class Comparison:
         if wrong:
             raise Ended(Outcome.WRONG, "; ".join(wrong) + when)
         for port, array in enumerate(made.values()):
-            if array.size and _finite(array) < array.size / 2:
+            if np.isfinite(array.astype(np.float64)).sum() < array.size / 2:
                 raise Ended(
                     Outcome.UNVERIFIED, f"most of output {port} is not finite, so we can't compare"
                 )
-
-
-def _finite(array: Array) -> int:
-    return int(np.count_nonzero(np.isfinite(array.astype(np.float64))))
 
 
 def _results(
@@ -109,7 +100,7 @@ def _results(
 ) -> list[Array]:
     """Compile and run a subject with some threads; return its outputs."""
     engine = engine_with_dirt()
-    with with_threads(threads):
+    with _core._compiling_with(threads):
         partition = graph.partition()
         if partition is None:
             raise Ended(Outcome.UNVERIFIED, "oneDNN does not make one partition of it alone")

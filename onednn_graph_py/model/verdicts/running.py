@@ -1,7 +1,7 @@
 """Compile a subject like a planner, and run it in memory that shows stray reads and writes."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,6 @@ __all__ = [
     "bits",
     "engine_with_dirt",
     "same",
-    "with_threads",
 ]
 
 Array = npt.NDArray[Any]
@@ -160,9 +159,7 @@ class Ops:
         tensor = self.subject.tensors[t]
         kind = _core.logical_tensor.property_type
         of = kind.constant if tensor.constant else kind.variable
-        if tensor.strides is not None:
-            return _core.logical_tensor(self.ids[t], tensor.dtype, tensor.shape, tensor.strides, of)
-        layout = _core.logical_tensor.layout_type.strided
+        layout = "strided" if tensor.strides is None else tensor.strides
         return _core.logical_tensor(self.ids[t], tensor.dtype, tensor.shape, layout, of)
 
     def partition(self) -> Any:
@@ -183,9 +180,7 @@ class Ops:
             g.add_op(end)
         g.finalize()
         made = [p for p in g.get_partitions("fusion") if p.get_output_ports()]
-        if len(made) != 1 or not made[0].is_supported():
-            return None
-        return made[0]
+        return made[0] if len(made) == 1 and made[0].is_supported() else None
 
     def compiled(
         self,
@@ -213,11 +208,8 @@ class Ops:
             compiled = partition.compile(list(inputs), plain, engine)
             made = [compiled.query_logical_tensor(self.ids[t]) for t in outputs]
         scratchpad = None
-        if hasattr(_core.compiled_partition, "get_scratchpad_logical_tensor"):
-            try:
-                scratchpad = compiled.get_scratchpad_logical_tensor()
-            except OneDNNError:  # 3.7 has no such function
-                scratchpad = None
+        with suppress(AttributeError, OneDNNError):  # 3.7 has no such function
+            scratchpad = compiled.get_scratchpad_logical_tensor()
         return Compiled(compiled, list(inputs), made, scratchpad)
 
 
@@ -283,8 +275,3 @@ def bits(array: Array) -> Array:
 def same(one: Array, other: Array) -> bool:
     """Return whether two arrays are equal in every bit."""
     return bool(np.array_equal(bits(one), bits(other)))
-
-
-def with_threads(count: int) -> AbstractContextManager[None]:
-    """Return a ``with`` block in which oneDNN compiles for and runs on this number of threads."""
-    return _core._compiling_with(count)
