@@ -73,18 +73,14 @@ def _check_range(op: Op, name: str, low: int, high: int) -> None:
         _refuse(op, f"attribute {name} has {len(listed)} entries, oneDNN takes at most {MAX_NDIMS}")
     if all(low <= v <= high for v in listed if isinstance(v, int)):
         return
-    if isinstance(value, tuple):
-        span = f"{list(value)}, every entry must be"
-    else:
-        span = f"{value}, it must be"
+    several = listed is value
+    span = f"{list(listed)}, every entry must be" if several else f"{value}, it must be"
     _refuse(op, f"attribute {name} is {span} from {low} to {high}")
 
 
 def _operands(op: Op) -> Iterator[tuple[Literal["inputs", "outputs"], int, Tensor]]:
-    for i, tensor in enumerate(op.inputs):
-        yield "inputs", i, tensor
-    for i, tensor in enumerate(op.outputs):
-        yield "outputs", i, tensor
+    yield from (("inputs", i, tensor) for i, tensor in enumerate(op.inputs))
+    yield from (("outputs", i, tensor) for i, tensor in enumerate(op.outputs))
 
 
 def check_attributes(op: Op) -> None:
@@ -156,10 +152,8 @@ def _overlaps(tensor: Tensor, shape: Shape) -> bool:
 
 
 def check_strides(op: Op, given: Mapping[int, Tensor], shapes: Mapping[int, Shape]) -> None:
-    """Check that no elements of a tensor share memory.
+    """Check that no elements of a tensor share memory, by what compile was given where it was.
 
-    - `given`: tensors that compile was given, by id, which replace those that the op declares
-    - `shapes`: shapes that are known besides, by a tensor's id
     - raises `InvalidShapeError`: elements share memory
     """
     for ports, i, declared in _operands(op):

@@ -92,17 +92,12 @@ def strided_operand_of_product(group: Group, op: Op, conditions: Conditions) -> 
             continue
         if not attention_by_heads(group, conditions):
             misread = _is_misread(shape, strides, conditions)
-        else:
-            misread = old and _is_strided_line(shape, strides)
+        else:  # a head's part has one row or column, whose elements don't lie side by side
+            steps = [s for d, s in zip(shape[-2:], strides[-2:], strict=True) if d > 1]
+            misread = old and len(steps) == 1 and steps[0] != 1
         if misread:
             return True
     return False
-
-
-def _is_strided_line(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether one head's part has one row or column, whose elements don't lie side by side."""
-    steps = [s for d, s in zip(shape[-2:], strides[-2:], strict=True) if d > 1]
-    return len(steps) == 1 and steps[0] != 1
 
 
 def _is_misread(shape: tuple[int, ...], strides: tuple[int, ...], conditions: Conditions) -> bool:

@@ -34,7 +34,6 @@ def partitioned_apart(nodes: Sequence[_Op]) -> list[_Op]:
 def partitioning_crash(ops: Sequence[Op]) -> str | None:
     """Find ops that may crash oneDNN while it looks for fusions in a graph.
 
-    - `ops`: all ops of the graph
     - returns: a message that names the ops and a remedy; None if there are no such ops
     """
     for maker, op in _crashing(ops):

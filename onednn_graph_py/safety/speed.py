@@ -80,14 +80,10 @@ def reference_kernel(group: Group, op: Op, conditions: Conditions) -> Answer:
     if all(takes) and not (ncx and primitive.unary):
         return False
     # Attention was seen in the reference kernel only with several batches of several heads.
-    if attention(group) and not any(_has_batches_of_heads(group, o) for o in group.ops):
+    scores = [group.shape(o.outputs[0]) or () for o in group.ops if o.kind == "MatMul"]
+    if attention(group) and not any(len(s) == 4 and min(s[:2]) > 1 for s in scores):
         return False
     return not attention_by_heads(group, conditions)
-
-
-def _has_batches_of_heads(group: Group, op: Op) -> bool:
-    shape = group.shape(op.outputs[0]) if op.kind == "MatMul" else None
-    return shape is not None and len(shape) == 4 and min(shape[:2]) > 1
 
 
 _LARGE = 1 << 20  # the number of weights from which it takes longer to read them unpacked
@@ -125,15 +121,11 @@ _ROWS, _TERMS, _COLUMNS = 128, 256, 64
 )
 def function_in_product(group: Group, op: Op, conditions: Conditions) -> Answer:
     """Find functions of each result: `brg_matmul:avx2`, which 3.7 did not have, computes them."""
-    if op.kind == "Sigmoid" and not _is_swish(group, op):
-        return False
+    factors = [{t.id for t in o.inputs} for o in group.ops if o.kind == "Multiply"]
+    if op.kind == "Sigmoid" and {op.inputs[0].id, op.outputs[0].id} not in factors:
+        return False  # it is no Swish
     products = [o for o in group.ops if o.kind == "MatMul"]
     return any(_is_long(group, p) for p in products) and group.follows(op, ("MatMul",))
-
-
-def _is_swish(group: Group, op: Op) -> bool:
-    ids = {op.inputs[0].id, op.outputs[0].id}
-    return any(o.kind == "Multiply" and {t.id for t in o.inputs} == ids for o in group.ops)
 
 
 def _is_long(group: Group, product: Op) -> bool:

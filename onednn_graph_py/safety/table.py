@@ -57,12 +57,7 @@ def _candidates(effect: Effect, features: Features, conditions: Conditions) -> t
 
 
 def first(effect: Effect, group: Group, conditions: Conditions) -> Finding | None:
-    """Return the finding about the first row with such an effect that a partition meets, or None.
-
-    - `effect`: any of these effects counts
-    - `group`: the partition; `model.planning.group` makes it of a graph that is being built
-    - `conditions`: the conditions in which it is to run
-    """
+    """Return the finding about the first row with any of these effects that a partition meets."""
     for row in _candidates(effect, group.features, conditions):
         found = row.found(group, conditions)
         if found is not None:

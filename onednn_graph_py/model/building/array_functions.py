@@ -353,17 +353,9 @@ def _stack(arrays: Any, axis: int = 0) -> Any:
     return called("concatenate", [called("expand_dims", a, axis) for a in arrays], axis)
 
 
-def _hstack(arrays: Any) -> Any:
-    return called("concatenate", arrays, min(np.ndim(arrays[0]) - 1, 1))
-
-
 def _vstack(arrays: Any) -> Any:
     wide = [called("expand_dims", a, 0) if np.ndim(a) < 2 else a for a in arrays]
     return called("concatenate", wide, 0)
-
-
-def _unstack(x: Any, axis: int = 0) -> Any:
-    return tuple(_reordered("moveaxis", x, axis, 0))
 
 
 # -- what a shape says
@@ -478,11 +470,11 @@ _ROWS: list[tuple[str, str, Callable[..., Any]]] = [
     ("a view", "squeeze", lambda x, axis=None: x.squeeze(axis)),
     ("a view", "broadcast_to", _broadcast_to),
     ("Concat", "concatenate concat", _concatenate),
-    ("Concat", "hstack", _hstack),
+    ("Concat", "hstack", lambda x: called("concatenate", x, min(np.ndim(x[0]) - 1, 1))),
     ("Concat", "vstack", _vstack),
     ("Concat of views", "stack", _stack),
     ("views", "split", lambda x, sections, axis=0: list(x.split(sections, axis))),
-    ("views", "unstack", _unstack),
+    ("views", "unstack", lambda x, axis=0: tuple(_reordered("moveaxis", x, axis, 0))),
 ]
 
 TABLE = {name: Row(name) for name in _HOST.split()} | {

@@ -162,7 +162,8 @@ class HostNode(ForeignNode):
         try:
             return self.function(*given)
         except BaseException as e:
-            _note(e, f"raised in the host step {self.label} made at {self.where}")
+            note = f"raised in the host step {self.label} made at {self.where}"
+            vars(e)["__notes__"] = [*getattr(e, "__notes__", ()), note]  # add_note of Python 3.11
             raise
 
 
@@ -278,9 +279,3 @@ def read_only(array: Array) -> Array:
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-def _note(error: BaseException, text: str) -> None:
-    """Add a note to an error, as ``add_note`` of Python 3.11 does."""
-    notes: list[str] = [*getattr(error, "__notes__", ()), text]
-    error.__dict__["__notes__"] = notes

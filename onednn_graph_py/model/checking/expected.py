@@ -297,8 +297,8 @@ class Expected:
         self._builder = builder
         self._exact = reference_values(builder, inputs)
         self._margins = _margins(builder, inputs, self._exact, seed, samples)
-        self._values = {v.id: v for n in builder.nodes for v in n.outputs}
-        self._inputs = {v.id: v.dtype for v in (*builder.inputs, *builder.constants)}
+        made = (v for n in builder.nodes for v in n.outputs)
+        self._values = {v.id: v for v in (*builder.inputs, *builder.constants, *made)}
 
     def of(self, inputs: Sequence[Array]) -> Expected:
         """Return the values for other inputs that are about as large, with these tolerances."""
@@ -312,14 +312,13 @@ class Expected:
 
     def allowed(self, i: int) -> Array:
         """Return how far each element of a value may be off."""
-        want, value = self._exact[i], self._values.get(i)
-        producer = value.producer if value is not None else None
+        want, value = self._exact[i], self._values[i]
+        producer = value.producer
         if producer is not None and producer.kind in with_trait("quantizes"):
             allowed = _quantized_margin(producer, self._exact, self._margins)
         else:
-            dtype = value.dtype if value is not None else self._inputs[i]
             wide = want.astype(np.float64)
-            rounding = 2 * _epsilon(dtype) * np.abs(np.where(np.isfinite(wide), wide, 0.0))
+            rounding = 2 * _epsilon(value.dtype) * np.abs(np.where(np.isfinite(wide), wide, 0.0))
             allowed = np.asarray(_BEYOND_SAMPLES * self._margins[i] + rounding)
         return np.broadcast_to(allowed, want.shape)
 
@@ -333,8 +332,7 @@ class Expected:
         """
         checks = []
         for i, array in actual.items():
-            value = self._values.get(i)
-            dtype = value.dtype if value is not None else self._inputs[i]
-            name = (names or {}).get(i) or (value.name if value is not None else "") or str(i)
-            checks.append(compared(name, dtype, np.asarray(array), self.value(i), self.allowed(i)))
+            value = self._values[i]
+            name, got = (names or {}).get(i) or value.name or str(i), np.asarray(array)
+            checks.append(compared(name, value.dtype, got, self.value(i), self.allowed(i)))
         return Verification(tuple(checks), _REFERENCE)

@@ -48,9 +48,6 @@ def view_of(
 ) -> tuple[_core.logical_tensor, int] | None:
     """Describe a node's result as a view of its input's memory.
 
-    - `node`: a view, or an op
-    - `source`: its input
-    - `shape`: the shape of its output
     - returns: the result and the bytes before it. None for ops that are no reshape and no
       transpose, and where elements would have to move.
     """

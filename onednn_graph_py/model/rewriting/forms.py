@@ -12,7 +12,7 @@ from ...ops.lookup import with_trait
 from ...safety.speed import ROW_CHANNELS, ROW_PARTS
 from ..building.value import Node, Value
 from .query_blocks import in_query_blocks
-from .rule import Dims, Ops
+from .rule import Ops
 
 Form = Callable[[Ops, Sequence[Node], Collection[int]], bool]
 """Writes a group, given `Ops`, its nodes, and the ids of the values that it reads and that are read
@@ -47,11 +47,6 @@ def _product(node: Node, made: Mapping[int, Node]) -> _Product | None:
     return _Product(node, x, matrix, before)
 
 
-def _has_parts(shape: Dims) -> bool:
-    """Return whether a tensor is one row, which has parts."""
-    return math.prod(shape[:-1]) == 1 and shape[-1] % (ROW_PARTS * ROW_CHANNELS) == 0
-
-
 def _as_convolutions(ops: Ops, nodes: Sequence[Node], leaving: Collection[int]) -> bool:
     """Write products of rows by constant matrices as convolutions, each window of one row.
 
@@ -65,7 +60,8 @@ def _as_convolutions(ops: Ops, nodes: Sequence[Node], leaving: Collection[int]) 
     shapes = [ops.shapes[p.x.id] for p in products.values()]
     if not shapes or any(len(shape) not in (2, 3) for shape in shapes):
         return False
-    in_parts = all(map(_has_parts, shapes))
+    terms = ROW_PARTS * ROW_CHANNELS
+    in_parts = all(math.prod(s[:-1]) == 1 and s[-1] % terms == 0 for s in shapes)
     before = {n.id: n for p in products.values() for n in p.before if n is not None}
     rest = [n for n in nodes if n.id not in before]
     read = {v.id for n in rest if n.id not in products for v in n.inputs} | set(leaving)

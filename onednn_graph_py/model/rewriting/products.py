@@ -119,7 +119,7 @@ def _with_padding(ops: Ops, node: Node) -> bool:
     first = 1 if node.attr("data_format") == "NXC" else 2
     while (joined := ops.maker(source, "Concat")) is not None and ops.is_read_once(source):
         place = int(joined.attrs["axis"]) % rank - first
-        inside = [i for i, v in enumerate(joined.inputs) if not _is_zero(v)]
+        inside = [i for i, v in enumerate(joined.inputs) if v.data is None or np.any(v.data)]
         if len(inside) != 1 or not 0 <= place < len(begins):
             break
         at = first + place
@@ -131,10 +131,6 @@ def _with_padding(ops: Ops, node: Node) -> bool:
         return False
     ops.same((source, *node.inputs[1:]), pads_begin=begins, pads_end=ends)
     return True
-
-
-def _is_zero(value: Value) -> bool:
-    return value.data is not None and not np.any(value.data)
 
 
 def _with_its_own_dequantize(ops: Ops, node: Node) -> bool:

@@ -50,14 +50,13 @@ class MemoryLimit:
                 f"{nbytes:,}"
             )
 
-    def has(self, nbytes: int, beside: int | None = None) -> bool:
-        """Return whether there is room for so many bytes, beside sizes that take all they do."""
-        others = self._taken() if beside is None else beside
-        return self._constants() + others + nbytes <= self.nbytes
+    def has(self, nbytes: int) -> bool:
+        """Return whether there is room for so many bytes."""
+        return self._constants() + self._taken() + nbytes <= self.nbytes
 
     def make_room(self, nbytes: int, model: Limited) -> None:
         """Drop sizes of a model, then of the others, unless that would be in vain."""
-        if not self.has(nbytes, beside=0):
+        if self._constants() + nbytes > self.nbytes:
             return
         with self._lock:
             others = self._models - {model}
@@ -71,13 +70,6 @@ class MemoryLimit:
             made = SizeMemory(self, nbytes)
             self._sizes.add(made)
             return made
-
-    def grow(self, size: "SizeMemory") -> None:
-        """Count one more call of a size at a time; the first is counted from the start."""
-        with self._lock:
-            if size.calls:
-                self.require(size.nbytes, "one more call at a time")
-            size.calls += 1
 
     def require(self, nbytes: int, what: str) -> None:
         """Raise `OutOfMemoryError` if there is no room for so many bytes."""
@@ -107,5 +99,8 @@ class SizeMemory:
         self.calls = 0
 
     def __call__(self) -> None:
-        """Count one more call at a time, or raise."""
-        self._limit.grow(self)
+        """Count one more call at a time, or raise; the first is counted from the start."""
+        with self._limit._lock:
+            if self.calls:
+                self._limit.require(self.nbytes, "one more call at a time")
+            self.calls += 1

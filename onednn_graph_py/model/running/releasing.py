@@ -196,8 +196,6 @@ def rest(values: Sequence[Value], plan: Plan, run: _core._executor, keep: Keep) 
 
     Each step that reads some of them runs twice, which tells whether oneDNN has copies of its own.
     Where it has none, or no file can be written, they stay in memory.
-
-    - `values`: the model's constants
     """
     every = [*plan.constants, *(v.data for v in values)]
     packed = any(isinstance(a, np.ndarray) and a.dtype.itemsize == 1 for a in every)
@@ -208,9 +206,7 @@ def rest(values: Sequence[Value], plan: Plan, run: _core._executor, keep: Keep) 
         return
     # Those of a further size rest already: it costs nothing more.
     places = {_address(a): _core._constant_place(a) for a in large if not _rests(a)}
-    if not places:
-        return
-    if _core.get_constant_tensor_cache_capacity("cpu") == 0:
+    if not places or _core.get_constant_tensor_cache_capacity("cpu") == 0:
         return
     arrays = {lt: plan.constants[i] for _, lt, i in _reading(plan)}
     with suppress(OSError, UnimplementedError), _core._compiling_with(plan.threads):

@@ -119,12 +119,6 @@ def _parameter_names(function: Callable[..., Any], count: int) -> list[str | Non
     return [named[i] if i < len(named) else None for i in range(count)]
 
 
-def _without_first(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature of a bound method."""
-    signature = inspect.signature(function)
-    return signature.replace(parameters=list(signature.parameters.values())[1:])
-
-
 class JitInfo(NamedTuple):
     """Cache statistics: those of `functools.lru_cache`, and evictions."""
 
@@ -193,7 +187,9 @@ class Jitted:
         def method(*values: Any) -> Any:
             return self._function(weak(), *values)
 
-        vars(method)["__signature__"] = _without_first(self._function)
+        own = inspect.signature(self._function)
+        bound = own.replace(parameters=list(own.parameters.values())[1:])
+        vars(method)["__signature__"] = bound
         made = Jitted(method, self._maxsize, self._graph_options, self._options, self._dtype)
         kept: Jitted = attributes.setdefault(self._attribute, made)
         return kept
