@@ -43,10 +43,7 @@ class Weights:
 
 
 class Assembly:
-    """A builder that is being filled with the nodes of a survey.
-
-    - `may_refuse`: whether ops may be lowered that then refuse arrays which onnxruntime takes
-    """
+    """A builder that is being filled with the nodes of a survey."""
 
     def __init__(
         self,

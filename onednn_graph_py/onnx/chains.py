@@ -16,12 +16,7 @@ Chain = tuple[ir.Node, ir.Value, tuple[int, ...]]
 
 def chains(found: Survey) -> list[Chain]:
     """Return the chains of a survey, which transpose in all of its sets of dims."""
-    made = []
-    for node in found.calls:
-        chain = _chain(node, found)
-        if chain is not None:
-            made.append(chain)
-    return made
+    return [chain for node in found.calls if (chain := _chain(node, found)) is not None]
 
 
 def _chain(last: ir.Node, found: Survey) -> Chain | None:

@@ -17,12 +17,8 @@ from .quantized_weights import columns, dequantized
 Array = npt.NDArray[Any]
 
 
-def in_floats(edits: Edits) -> None:
-    """Replace dynamically quantized products by those of what they round."""
-    edits.each(_in_floats)
-
-
-def _in_floats(edits: Edits, node: ir.Node) -> None:
+def compute_in_floats(edits: Edits, node: ir.Node) -> None:
+    """Replace a dynamically quantized product by that of what it rounds."""
     if is_op(node, "MatMulInteger", "ConvInteger"):
         _product(edits, node)
     elif is_op(node, "DequantizeLinear"):
@@ -49,8 +45,10 @@ def _back(edits: Edits, node: ir.Node) -> None:
 
 def _product(edits: Edits, node: ir.Node) -> None:
     cast = only_reader(node.outputs[0])
-    scaled = None if not is_op(cast, "Cast") else only_reader(cast.outputs[0])  # type: ignore[union-attr]
-    if cast is None or scaled is None or not is_op(scaled, "Mul"):
+    if not is_op(cast, "Cast"):
+        return
+    scaled = only_reader(cast.outputs[0])
+    if not is_op(scaled, "Mul"):
         return
     factor = scaled.inputs[0 if scaled.inputs[1] is cast.outputs[0] else 1]
     left = _rounding(node.inputs[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ OWN = "onednn_graph_py"  # the domain of ops that rewrites make and ONNX lacks
 VERSION = 21  # the opset of QuantizeLinear and DequantizeLinear that are made
 
 
-def is_op(node: ir.Node | None, *types: str, domain: str = "") -> bool:
+def is_op(node: ir.Node | None, *types: str, domain: str = "") -> TypeGuard[ir.Node]:
     """Return whether a node is there and is one of these ops."""
     return node is not None and node.op_type in types and node.domain == domain
 
@@ -197,11 +197,9 @@ class Edits:
         given, scale, point = (self.weight(self.of(node, first + i)) for i in range(3))
         if given is None or scale is None:
             return None
-        return (
-            None
-            if point is None and self.of(node, first + 2) is not None
-            else (given, scale, point)
-        )
+        if point is None and self.of(node, first + 2) is not None:
+            return None
+        return given, scale, point
 
     def _name(self, name: str) -> str:
         self._made += 1

@@ -56,10 +56,8 @@ def evaluated(
 ) -> list[Tensor] | None:
     """Compute the results of a node, for each set of dims.
 
-    - `sets`: how many sets of dims there are
-    - returns: None if they do not follow from weights and dims, ONNX has no reference for the op,
-      they are strings, whose size dims do not tell, or the budget is spent
-    - raises `GraphFormatError`: a result would be absurdly large
+    None if they do not follow from weights and dims, ONNX has no reference for the op, they are
+    strings, whose size dims do not tell, or the budget is spent.
     """
     node = fact.node
     only = operands[0] if len(operands) == len(node.outputs) == 1 else None

@@ -19,10 +19,7 @@ def lengths_of(tensors: Iterable[object]) -> dict[str, int]:
 
 
 def require_files(lengths: Mapping[str, int]) -> None:
-    """Raise if a file was cut: the system ends a process that reads a map behind its end.
-
-    - raises `GraphFormatError`
-    """
+    """Raise if a file was cut: the system ends a process that reads a map behind its end."""
     for path, length in lengths.items():
         try:
             size = os.stat(path).st_size

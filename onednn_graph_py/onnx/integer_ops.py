@@ -14,12 +14,8 @@ Inputs = list["ir.Value | None"]
 Rewrite = Callable[[Edits, ir.Node], "ir.Value | None"]
 
 
-def spelled_out(edits: Edits) -> None:
-    """Replace each such op by DequantizeLinear, the op in floating point, and QuantizeLinear."""
-    edits.each(_spell_out)
-
-
-def _spell_out(edits: Edits, node: ir.Node) -> None:
+def spell_out(edits: Edits, node: ir.Node) -> None:
+    """Replace such an op by DequantizeLinear, the op in floating point, and QuantizeLinear."""
     rewrite = REWRITES.get((node.domain, node.op_type))
     if rewrite is None and is_op(node, *MOVES):
         rewrite = _move
@@ -177,7 +173,6 @@ def _move(edits: Edits, node: ir.Node) -> ir.Value | None:
     given = node.inputs[0].producer() if node.inputs[0] is not None else None
     if not is_op(given, "QuantizeLinear") or len(node.outputs) > 1:
         return None
-    assert given is not None
     parameters = edits.parameters(given)
     if parameters is None or parameters.dtype.itemsize > 1 or len(given.inputs) < 3:
         return None

@@ -39,11 +39,6 @@ def loaded(source: Source) -> ir.Model:
     """Return a checked model; one that is given as an object stays as it is.
 
     External data is mapped, not read.
-
-    - raises `GraphFormatError`: it is no ONNX model, or not a valid one, or larger than models can
-      be
-    - raises `OSError`: the file can't be read
-    - raises `TypeError`: `source` is of none of the types
     """
     name = described(source)
     filter_logs()

@@ -15,21 +15,16 @@ FUSED = tuple(_FUSED.split())
 """Ops that oneDNN computes together with a product before them."""
 
 
-def moved(edits: Edits) -> None:
-    """Keep 8 bits behind ops that only move elements, as far as products that read them.
+def move(edits: Edits, node: ir.Node) -> None:
+    """Keep 8 bits behind an op that only moves elements, as far as products that read them.
 
     What is quantized the same way behind such an op has the same numbers as before it.
     """
-    edits.each(_move)
-
-
-def _move(edits: Edits, node: ir.Node) -> None:
     if not is_op(node, *MOVES) or len(node.outputs) > 1:
         return
     given = node.inputs[0].producer() if node.inputs[0] is not None else None
     if not is_op(given, "DequantizeLinear"):
         return
-    assert given is not None
     result = node.outputs[0]
     parameters = edits.parameters(given)
     readers = [u.node for u in result.uses()]
@@ -64,12 +59,10 @@ def merged(edits: Edits) -> None:
         quantize = node.inputs[0].producer() if node.inputs[0] is not None else None
         if parameters is None or not is_op(quantize, "QuantizeLinear"):
             return
-        assert quantize is not None
         product = _product(edits, quantize.inputs[0])
         reader = only_reader(node.outputs[0])
         if product is None or not is_op(reader, *FUSED) or edits.parameters(quantize) != parameters:
             return
-        assert reader is not None
         if only_reader(quantize.outputs[0]) is not None:
             found.setdefault(reader, []).append((places[product], quantize, node, parameters))
 
@@ -99,7 +92,6 @@ def _product(edits: Edits, value: ir.Value | None) -> ir.Node | None:
         return node
     if not is_op(node, "Add"):
         return None
-    assert node is not None
     for i in (0, 1):
         before, other = edits.of(node, i), edits.of(node, 1 - i)
         if before is not None and only_reader(before) is node and edits.weight(other) is not None:

@@ -27,8 +27,6 @@ def plain(builder: GraphBuilder) -> GraphBuilder:
 
     What they make is an input of the graph, and what they read is an output. Views that oneDNN has
     an op for become that op.
-
-    - raises `InvalidGraphError`: there are no ops besides
     """
     nodes: Sequence[Node] = builder.nodes
     kept = [i for i, n in enumerate(nodes) if not isinstance(n, ForeignNode) or n.kind in _WRITERS]

@@ -23,11 +23,6 @@ def prepare(model: ir.Model, options: Options) -> None:
 
     Functions are inlined, what weights alone determine is computed, equal nodes become one, and
     groups of nodes become the ops that they stand for.
-
-    Raises
-    ------
-    GraphFormatError
-        The model is not valid.
     """
     try:
         passes.InlinePass()(model)

@@ -73,11 +73,8 @@ def island_of(
 class Program:
     """Nodes as one model with host steps, or as one island.
 
-    - `found`: for one set of dims, or for two: then the program is general, and runs all sets that
-      `fits` accepts
-    - `whole`: an island that runs all of it
-    - raises `NotGeneral`: it would be general, and can't
-    - raises `UnimplementedError`: there are islands, and there may be none
+    A survey of two sets of dims makes it general: it runs all sets that `fits` accepts. If there is
+    `whole`, that island runs all of it.
     """
 
     def __init__(
@@ -99,9 +96,7 @@ class Program:
         found.calls = found.needed(self.outputs)
         self.name = name
         self.options = options
-        self.is_general = (
-            len(next(iter(found.tensors.values())).shapes) > 1 if found.tensors else (False)
-        )
+        self.is_general = any(len(t.shapes) > 1 for t in found.tensors.values())
         self._weights = weights
         self.islands: list[Island] = []
         self.failure: str | None = None
@@ -250,12 +245,8 @@ class Program:
     def run(self, found: Survey, index: int) -> tuple[Run, Direct | None]:
         """Return what runs the program for a set of dims of a survey.
 
-        The model or island alone does if it has just the section's inputs and outputs.
-
-        Raises
-        ------
-        NotGeneral
-            The program, which is general, can't be compiled for these dims.
+        The model or island alone does if it has just the section's inputs and outputs. It raises
+        NotGeneral if the program, which is general, can't be compiled for these dims.
         """
         found = self._seen(found)
         names: tuple[str, ...] = ()

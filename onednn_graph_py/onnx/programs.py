@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -57,9 +57,8 @@ class Entry:
 class Programs:
     """The programs of a section; several threads may ask for them.
 
-    - `unknown`: which dims of the inputs the model leaves open; None if it does not even say how
-      many
-    - `rival`: what is run instead, where it is faster
+    `unknown` is which dims of the inputs the model leaves open; None if it does not even say how
+    many.
     """
 
     def __init__(
@@ -258,11 +257,7 @@ def _neighbour(size: int) -> int:
 
 
 class Tail:
-    """What runs after a program, since its dims follow from numbers that the program computes.
-
-    - `programs`: those of the section
-    - `found`: for the one set of dims of the program
-    """
+    """What runs after a program, since its dims follow from numbers that the program computes."""
 
     def __init__(self, programs: Programs, found: Survey) -> None:
         self._programs = programs
@@ -309,25 +304,17 @@ class Tail:
                 section = self._programs.section
                 made = {v for n in self.second for v in n.outputs}
                 needed = dict.fromkeys(v for n in self.second for v in read_by(n) if v not in made)
-                fixed = {
-                    v: t.fixed
-                    for v, t in self._found.tensors.items()
-                    if t.fixed is not None and v in needed
-                }
+                known = {v: t.fixed for v, t in self._found.tensors.items() if v in needed}
+                fixed = {v: a for v, a in known.items() if a is not None}
                 inputs = tuple(v for v in needed if v not in fixed)
-                dtypes = {v: dtype_of(at[v]) for v in inputs}
-                outputs = tuple(v for v in section.outputs if v in made)
-                later = Section(
-                    self.second,
-                    inputs,
-                    outputs,
-                    {v: a for v, a in fixed.items() if a is not None},
-                    dtypes,
-                    section.opsets,
-                    section.ir_version,
-                    section.facts,
-                    section.misinferred,
-                    most=section.most,
+                later = replace(
+                    section,
+                    nodes=self.second,
+                    inputs=inputs,
+                    outputs=tuple(v for v in section.outputs if v in made),
+                    known=fixed,
+                    dtypes={v: dtype_of(at[v]) for v in inputs},
+                    files={},
                 )
                 found = self._found.tensors
                 unknown: dict[ir.Value, Sequence[bool] | None] = {

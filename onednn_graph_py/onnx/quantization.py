@@ -4,12 +4,12 @@ import warnings
 
 import onnx_ir as ir
 
-from .dynamic_quantization import in_floats
+from .dynamic_quantization import compute_in_floats
 from .edits import Edits
-from .integer_ops import spelled_out
+from .integer_ops import spell_out
 from .options import Options
-from .placement import merged, moved
-from .quantized_weights import prepared
+from .placement import merged, move
+from .quantized_weights import prepare
 
 _QUANTIZED = """
 QuantizeLinear DequantizeLinear DynamicQuantizeLinear MatMulInteger ConvInteger MatMulNBits
@@ -24,13 +24,13 @@ def rewrite(model: ir.Model, options: Options) -> bool:
         return False
     before = _weight_bytes(model)
     edits = Edits(model, options.activations)
-    spelled_out(edits)
+    edits.each(spell_out)
     if options.dynamic_quantization == "f32":
-        in_floats(edits)
-    moved(edits)
+        edits.each(compute_in_floats)
+    edits.each(move)
     if options.requantize == "merge":
         merged(edits)
-    prepared(edits)
+    edits.each(prepare)
     after = _weight_bytes(model)
     if after - before > max(before, 1 << 20):
         warnings.warn(

@@ -20,12 +20,8 @@ from .evaluation import MOST_KNOWN
 Array = npt.NDArray[Any]
 
 
-def prepared(edits: Edits) -> None:
+def prepare(edits: Edits, node: ir.Node) -> None:
     """Dequantize weights, but for those that oneDNN multiplies as integers."""
-    edits.each(_prepare)
-
-
-def _prepare(edits: Edits, node: ir.Node) -> None:
     if is_op(node, "MatMulNBits", domain="com.microsoft"):
         _of_few_bits(edits, node)
     elif is_op(node, "QuantizeLinear"):
@@ -167,7 +163,6 @@ def _in_integers(
     data = reader.inputs[0].producer() if reader.inputs[0] is not None else None
     if not is_op(data, "DequantizeLinear"):
         return False
-    assert data is not None
     parameters = edits.parameters(data)
     if parameters is None or parameters.dtype not in EIGHT_BITS:
         return False

@@ -80,11 +80,7 @@ class Rival:
         ours: Callable[[], object],
         took: float,
     ) -> Pace | None:
-        """Time a program beside onnxruntime; None if that can't be done in time or undisturbed.
-
-        - `ours`: computes what the arrays give
-        - `took`: the seconds that compiling took
-        """
+        """Time a program beside onnxruntime; None if that can't be done in time or undisturbed."""
         if self._options.tune == "off" or self.island.saturation:
             return None
         try:

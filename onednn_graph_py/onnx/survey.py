@@ -130,7 +130,9 @@ def _visit(
             if branch is not None:
                 calls, rest = len(made.calls), len(made.rest)
                 for value in branch.initializers.values():
-                    _know(value, made, sets)
+                    if value.const_value is not None:
+                        array = value.const_value.numpy()
+                        made.tensors[value] = Tensor.of_arrays((array,) * sets, dtype_of(array))
                 _visit(section, list(branch), made, sets, budget)
                 if len(made.rest) > rest:  # the node stays whole
                     del made.calls[calls:], made.rest[rest:]
@@ -154,13 +156,6 @@ def _visit(
             continue
         made.calls.append(node)
         made.tensors.update(zip(node.outputs, results, strict=True))
-
-
-def _know(value: ir.Value, made: Survey, sets: int) -> None:
-    array = value.const_value
-    if array is not None:
-        numbers = array.numpy()
-        made.tensors[value] = Tensor.of_arrays((numbers,) * sets, dtype_of(numbers))
 
 
 def _branch(node: ir.Node, made: Survey) -> ir.Graph | None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ...blocks.attention import sdpa
 from ...blocks.embedding import embedding
 from ...blocks.normalization import rms_norm
-from ...frontends.recipes import clamp, gelu
+from ...frontends.recipes import clamp, gelu, weights_or
 from ...model.building.host_functions import Extent, HostFunction, host_step
 from ...model.building.value import Value
 from .attention import by_head, joined_heads, rotary
@@ -108,13 +108,11 @@ def _embedded(call: Call) -> list[Value | None]:
 
 
 def _normalized(call: Call, total: Value, gamma: int, beta: int) -> Value:
-    weights = [call.cast(call.value(gamma), "f32")]
-    if call.has(beta):
-        weights.append(call.cast(call.value(beta), "f32"))
-    else:
-        weights.append(call.b.constant(np.zeros((total.shape or ())[-1], np.float32)))
+    given = call.value(beta) if call.has(beta) else None
+    shift = weights_or(call, given, 0, (total.shape or ())[-1])
+    scale = call.cast(call.value(gamma), "f32")
     epsilon = float(call.attribute("epsilon", 1e-12))
-    made: Value = call.b.layer_norm(total, *weights, keep_stats=False, epsilon=epsilon)
+    made: Value = call.b.layer_norm(total, scale, shift, keep_stats=False, epsilon=epsilon)
     return made
 
 

@@ -16,12 +16,7 @@ Array = npt.NDArray[Any]
 
 
 def elements(name: str, axis: int, data: Array, places: Array) -> Array:
-    """Take an element along an axis for each place.
-
-    - `name`: for messages
-    - `axis`: not negative
-    - raises `InvalidIndexError`: a place is not along the axis
-    """
+    """Take an element along an axis, which is not negative, for each place."""
     size = data.shape[axis]
     if places.size and not -size <= places.min() <= places.max() < size:
         raise InvalidIndexError(f"{name}: indices must be from {-size} to {size - 1}")

@@ -100,24 +100,18 @@ def _rms_normalization(call: Call) -> Value:
     )
 
 
-@lowers("GroupNormalization")
+@lowers("GroupNormalization", "InstanceNormalization")
 def _group_normalization(call: Call) -> Value:
     x = call.value(0)
-    groups, channels = int(call.attribute("num_groups")), channels_of(x)
+    groups = channels = channels_of(x)
+    if call.node.op_type == "GroupNormalization":
+        groups = int(call.attribute("num_groups"))
     if call.version >= 21 or groups == channels:
         weights = [_weights(call, i, channels) for i in (1, 2)]
     else:  # there was a weight for each group
         each = (call.need(i, "weights").astype(np.float32) for i in (1, 2))
         weights = [call.b.constant(np.repeat(w, channels // groups)) for w in each]
     return group_norm(call, x, groups, float(call.attribute("epsilon", 1e-5)), *weights)
-
-
-@lowers("InstanceNormalization")
-def _instance_normalization(call: Call) -> Value:
-    x = call.value(0)
-    channels = channels_of(x)
-    weights = [_weights(call, i, channels) for i in (1, 2)]
-    return group_norm(call, x, channels, float(call.attribute("epsilon", 1e-5)), *weights)
 
 
 @lowers("BatchNormalization")

@@ -14,12 +14,8 @@ from .windows import halves, spatial, windows_of
 
 @lowers("MatMul")
 def _matmul(call: Call) -> Value:
-    x, y = call.floats(0, 1)
-    return _product(call, x, y)
-
-
-def _product(call: Call, x: Value, y: Value) -> Value:
     """Multiply as NumPy does: a vector is a row on the left, and a column on the right."""
+    x, y = call.floats(0, 1)
     if x.ndim == 0 or y.ndim == 0:
         raise NotLowered("oneDNN's MatMul takes no scalars")
     left = x[None] if x.ndim == 1 else x
@@ -60,14 +56,14 @@ def _bias(call: Call, factor: float) -> Value:
 def conv(call: Call) -> Value:
     """Lower Conv, or what it is in another op."""
     x, weights = call.floats(0, 1)
-    if x.ndim != weights.ndim or x.ndim < 3:
-        raise NotLowered("there are no spatial dims")
-    windows = windows_of(call, x.shape or (), _kernel(weights))
+    windows = windows_of(call, x.shape or (), _kernel(x, weights))
     bias = call.value(2) if call.has(2) else None
     return convolution(call, x, weights, bias, windows, int(call.attribute("group", 1)))
 
 
-def _kernel(weights: Value) -> Sequence[int]:
+def _kernel(x: Value, weights: Value) -> Sequence[int]:
+    if x.ndim != weights.ndim or x.ndim < 3:
+        raise NotLowered("there are no spatial dims")
     found = (weights.shape or ())[2:]
     if -1 in found:
         raise NotLowered("the kernel's size is unknown")
@@ -77,9 +73,7 @@ def _kernel(weights: Value) -> Sequence[int]:
 @lowers("ConvTranspose")
 def _conv_transpose(call: Call) -> Value:
     x, weights = call.floats(0, 1)
-    if x.ndim != weights.ndim or x.ndim < 3:
-        raise NotLowered("there are no spatial dims")
-    kernel = _kernel(weights)
+    kernel = _kernel(x, weights)
     count = len(kernel)
     strides = spatial(call, "strides", count, 1)
     dilations = spatial(call, "dilations", count, 1)

@@ -20,14 +20,8 @@ __all__ = ["FLOATS", "LOWERINGS", "Call", "Function", "NotLowered", "lowers", "m
 class Call(Place):
     """A node while it is lowered: what its function may ask and use.
 
-    - `b`: what the function adds ops to
-    - `version`: the version of the opset of its domain
-    - `operands`: what it reads; None for an input that is left out
-    - `results`: what it makes, as ONNX infers it, without values. Empty if ONNX does not know the
-      op.
-    - `constant`: makes a constant of an input: called with the builder, the index, the numbers and
-      the data type
-    - `may_refuse`: whether what it makes may refuse arrays that onnxruntime takes
+    `results` are as ONNX infers them, empty if it does not know the op; `may_refuse` is whether
+    what it makes may refuse arrays that onnxruntime takes.
     """
 
     def __init__(
@@ -82,20 +76,14 @@ class Call(Place):
         return self._operand(i).fixed if self.has(i) else None
 
     def need(self, i: int, what: str) -> npt.NDArray[Any]:
-        """Return the numbers of an input.
-
-        - raises `NotLowered`: they are not the same for all calls of the program
-        """
+        """Return the numbers of an input, which must be the same for all calls of the program."""
         found = self.known(i)
         if found is None:
             raise NotLowered(f"{what} must be a constant")
         return found
 
     def value(self, i: int, dtype: str | None = None) -> Value:
-        """Return an input as a value; one that is known becomes a constant.
-
-        - `dtype`: the data type of a constant; others are converted, between floating-point types
-        """
+        """Return an input as a value, of a data type; one that is known becomes a constant."""
         tensor = self._operand(i)
         if tensor.is_empty:
             raise NotLowered("a tensor has no elements")

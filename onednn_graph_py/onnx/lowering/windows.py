@@ -21,11 +21,7 @@ def halves(total: int, auto_pad: str) -> tuple[int, int]:
 
 
 def windows_of(call: Call, shape: Sequence[int], kernel: Sequence[int]) -> Windows:
-    """Return the windows of a node.
-
-    - `shape`: the dims of what the windows slide over, with batch and channels
-    - `kernel`: the spatial dims of a window
-    """
+    """Return the windows of a node over a tensor with batch and channels."""
     sizes, count = shape[2:], len(kernel)
     strides = spatial(call, "strides", count, 1)
     dilations = spatial(call, "dilations", count, 1)
