@@ -41,14 +41,23 @@ def strided_operand(group: Group, op: Op, conditions: Conditions) -> Answer:
         return False
     if not group.follows(op, _IGNORING if old else _MATMUL):
         return False
-    for tensor in map(group.tensor, group.read(op)):
-        shape = aligned(group.shape(tensor), len(made))
+    for operand in op.inputs:
+        tensor = group.tensor(_before_reshapes(group, operand))
+        if group.producer(tensor):
+            continue
+        shape = aligned(group.shape(operand), len(made))
         wide = sum(d > 1 for d in shape or ())
         if shape == made and wide > 1:
             continue
         if not tensor.is_in_order and (old or wide > 1):
             return True
     return False
+
+
+def _before_reshapes(group: Group, tensor: Tensor) -> Tensor:
+    while (maker := group.producer(tensor)) is not None and maker.kind == "StaticReshape":
+        tensor = maker.inputs[0]
+    return tensor
 
 
 @defect(

@@ -21,6 +21,7 @@ from wrong_cases import (
     layer_norm_and_sum,
     noise,
     product,
+    reshaped_mask,
     whole,
 )
 
@@ -562,3 +563,10 @@ def test_products_take_weights_whose_heads_lie_behind_tokens(batch):
     y = b.input(k.shape, strides=[s // 4 for s in k.strides])
     b.output(b.input(q.shape).matmul(y, transpose_b=True))
     np.testing.assert_allclose(b.compile()(k, q), q @ k.transpose(0, 1, 3, 2), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_strided_mask_behind_a_reshape_is_read_as_it_lies():
+    """3.7 read it as if it were contiguous; newer versions split for other reasons."""
+    b = built(reshaped_mask((20, 1, 20, 4)))
+    assert b.compile().verify(*whole_range(b))
