@@ -1,8 +1,7 @@
 """``python -m onednn_graph_py ops``."""
 
-from __future__ import annotations
-
 import argparse
+from typing import Any
 
 from ..base.errors import InvalidArgumentsError
 from ..base.linked import linked_version
@@ -27,7 +26,7 @@ def _ops(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def add_ops(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_ops(commands: Any) -> None:
     """Add the command to those of a parser."""
     parser = add_command(
         commands,

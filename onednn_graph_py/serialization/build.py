@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 from .. import _core
 from .._core import UNKNOWN_DIM
@@ -17,13 +17,11 @@ from ..model.building.builder import GraphBuilder
 from ..model.building.value import Node, Value, is_whole, row_major
 from ..ops.check import check
 from ..ops.table import OPS
+from ..ops.terms import AttributeType
 from .document import GraphDocument, OpRecord, TensorRecord
 from .links import check_agreement, check_links, in_order
 from .parse import parse
 from .read import JSONSource, file_of, is_model
-
-if TYPE_CHECKING:
-    from ..ops.terms import AttributeType
 
 _LONGEST_MESSAGE = 1500
 _LONGEST_NAME = 80

@@ -1,9 +1,8 @@
 """``python -m onednn_graph_py devices``."""
 
-from __future__ import annotations
-
 import argparse
 import json
+from typing import Any
 
 from ...base.text.options import add_command, add_forms
 from .find import devices
@@ -15,7 +14,7 @@ def _devices(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def add_devices(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_devices(commands: Any) -> None:
     """Add the command to those of a parser."""
     parser = add_command(
         commands,

@@ -1,7 +1,5 @@
 """Devices and missing ones, as text and dictionaries."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, overload

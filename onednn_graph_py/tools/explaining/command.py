@@ -1,10 +1,9 @@
 """``python -m onednn_graph_py explain``."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from ...base.text.options import add_command, add_forms, seconds
 from ...serialization import load
@@ -27,7 +26,7 @@ def _explain(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def add_explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_explain(commands: Any) -> None:
     """Add the command to those of a parser."""
     parser = add_command(
         commands,

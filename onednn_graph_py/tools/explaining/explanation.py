@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...base.text.markup import element, joined
 from ...base.text.names import printable
@@ -14,10 +14,8 @@ from ...ops.terms import shape_text
 from ..inspect.labels import visible
 from .facts import StepFacts
 from .peaks import Machine
+from .reasons import Reason
 from .words import HEADER, NUMBERS, cells, heading, place_known, step_lines
-
-if TYPE_CHECKING:
-    from .reasons import Reason
 
 _TABLE = "border-collapse:collapse"
 _CELL = "text-align:left;padding:2px 8px;border-bottom:1px solid rgba(128,128,128,0.4)"

@@ -1,7 +1,5 @@
 """The facts about the steps of a graph that runs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,22 +1,17 @@
 """``python -m onednn_graph_py export``."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ...base.text.options import add_command, add_output, add_seed
+from ...model.building.builder import GraphBuilder
 from ...serialization import load
 from .benchdnn import benchdnn_command
 from .cpp_program import to_cpp
 from .python_program import to_python
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ...model.building.builder import GraphBuilder
 
 _FORMS: dict[str, Callable[[GraphBuilder, int], str]] = {
     "python": lambda b, seed: to_python(b, "builder", seed=seed),
@@ -35,7 +30,7 @@ def _export(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_export(commands: Any) -> None:
     """Add the command to those of a parser."""
     parser = add_command(
         commands,

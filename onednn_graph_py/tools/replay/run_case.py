@@ -6,21 +6,18 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy.typing as npt
 
 from ...machine.timing import time_calls
 from ...model.building.builder import GraphBuilder
 from ...model.checking.expected import Expected
+from ...model.planning import KnownDefects
 from .bisect import first_divergence
 from .cases import Case
 from .stages import Ended, built, called, check_memory, compiled, inputs_of, partition, read
 from .verdicts import Result, Verdict
-
-if TYPE_CHECKING:
-    from ...model.planning import KnownDefects
-    from ...model.running.model import CompiledGraph
 
 Array = npt.NDArray[Any]
 
@@ -82,18 +79,14 @@ def _run(case: Case, options: Options, result: Result) -> None:
     inputs = inputs_of(builder, options.seed)
     outputs = called(model, inputs)
     if options.bench:
-        result.milliseconds = _milliseconds(model, inputs)
+        call = model.bind(list(inputs))
+        call()
+        spent = time_calls(call, _BENCH_SECONDS, least=_BENCH_CALLS)
+        result.milliseconds = statistics.median(spent) * 1e3
     if options.verify:
         _verify(builder, inputs, outputs, options, result)
     if split:
         result.verdict, result.reason = Verdict.SPLIT, split
-
-
-def _milliseconds(model: CompiledGraph, inputs: Sequence[Array]) -> float:
-    """Return the median time of a call, in milliseconds."""
-    call = model.bind(list(inputs))
-    call()
-    return statistics.median(time_calls(call, _BENCH_SECONDS, least=_BENCH_CALLS)) * 1e3
 
 
 def _verify(

@@ -3,12 +3,10 @@
 Each stage returns what it makes, or raises `Ended` with the verdict.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,15 +20,13 @@ from ...machine.memory import free_bytes
 from ...model.building.builder import GraphBuilder
 from ...model.building.value import is_whole
 from ...model.checking.filling import fill_inputs
+from ...model.planning import KnownDefects
+from ...model.running.model import CompiledGraph
 from ...ops.check import check
 from ...reference.rounding import NUMPY_DTYPES
 from ...serialization import GraphDocument, OpRecord, parse, to_builder, to_graph
 from .cases import Case
 from .verdicts import Verdict
-
-if TYPE_CHECKING:
-    from ...model.planning import KnownDefects
-    from ...model.running.model import CompiledGraph
 
 Array = npt.NDArray[Any]
 

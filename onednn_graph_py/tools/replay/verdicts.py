@@ -1,7 +1,5 @@
 """The verdict on a replayed graph, and its other results."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any

@@ -3,8 +3,6 @@
 A test may crash its process, so another one runs it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import time
@@ -12,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,11 +22,9 @@ from ...model.building.builder import GraphBuilder
 from ...model.checking.expected import Expected, reference_values
 from ...model.planning.forms import always_in_forms
 from ...model.planning.work import none_is_brief
+from ...model.running.model import CompiledGraph
 from .draft import Arrays, Drawn
 from .draws import Family
-
-if TYPE_CHECKING:
-    from ...model.running.model import CompiledGraph
 
 Verdict = Literal["right", "wrong", "refused", "crashed", "hung"]
 """The verdict on a graph; a refused one has no kernel, or no finite reference to compare with."""

@@ -1,7 +1,5 @@
 """The results of a selftest: counts and findings, as text and as JSON."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """The outcome of trying a graph."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field, replace
 from typing import Literal
