@@ -77,10 +77,6 @@ class Pace:
             return None
         return f"fused, it takes {self.ratio:.3g} times as long as its separate ops"
 
-    @property
-    def _is_in_doubt(self) -> bool:
-        return self.slow is not None and self.ratio <= _CLEARLY and self.fused < _BRIEF
-
     @classmethod
     def measured(
         cls,
@@ -110,7 +106,8 @@ class Pace:
                     most[i], least[i] = took, took - added
             pace = cls(most[0], most[1])
             clear = (cls(least[0], most[1]).slow is None) == (cls(most[0], least[1]).slow is None)
-            if number < _FEW or not clear or (number < _SURE and pace._is_in_doubt):
+            doubtful = pace.slow is not None and pace.ratio <= _CLEARLY and pace.fused < _BRIEF
+            if number < _FEW or not clear or (number < _SURE and doubtful):
                 if spent > (5 if clear else 1) * seconds:
                     return None
                 continue

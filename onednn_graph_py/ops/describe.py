@@ -78,11 +78,6 @@ def _history(schema: Row) -> list[str]:
     return lines
 
 
-def _newest(schema: Row) -> Row:
-    """Return the row with all changes applied, as in the newest known oneDNN."""
-    return schema.at((99, 0))
-
-
 def _ports(schema: Row) -> list[tuple[str, str, str]]:
     rows = []
     for what in ("input", "output"):
@@ -114,7 +109,7 @@ def _attribute_rows(schema: Row) -> list[tuple[str, ...]]:
 
 def text(schema: Row) -> str:
     """Return all of the row as readable text."""
-    newest = _newest(schema)
+    newest = schema.at((99, 0))  # all changes applied, as in the newest known oneDNN
     lines = [schema.summary, "", *aligned([*_ports(newest)])]
     shared = [p.type for p in (*newest.inputs, *newest.outputs) if p.type != "any"]
     if len(set(shared)) < len(shared) and len(set(shared)) > 1:

@@ -42,14 +42,11 @@ class NoAnswer(Exception):
 def calling(module: str) -> tuple[str, ...]:
     """Return arguments that make Python call a module's ``main``, with `import_path`."""
     program = _CALLING.format(path=import_path(module), module=module)
-    return (*_flags(), "-c", program)
-
-
-def _flags() -> list[str]:
-    """Return flags for a Python that minds no more of its surroundings than this one."""
+    # It minds no more of its surroundings than this one.
     flags = ["-E"] * sys.flags.ignore_environment + ["-s"] * sys.flags.no_user_site
     # From 3.13 on, Python imports a module before it runs the program, for which 3.11 has this.
-    return flags + ["-P"] * (sys.version_info >= (3, 11))
+    flags += ["-P"] * (sys.version_info >= (3, 11))
+    return (*flags, "-c", program)
 
 
 class Process:

@@ -76,15 +76,12 @@ def dump(folder: str | os.PathLike[str]) -> Iterator[list[Path]]:
             raise PermissionError(
                 f"{here}: oneDNN writes graphs into the working directory, which can't be written"
             )
-        with DumpFolder(here, folder) as watched, _dumping():
+        dumping = _by_function() if linked_version() >= _HAS_FUNCTION else _by_variable()
+        with DumpFolder(here, folder) as watched, dumping:
             yield files
         files += watched.files
     finally:
         _one.release()
-
-
-def _dumping() -> contextlib.AbstractContextManager[None]:
-    return _by_function() if linked_version() >= _HAS_FUNCTION else _by_variable()
 
 
 def _cannot() -> UnimplementedError:

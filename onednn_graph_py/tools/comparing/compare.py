@@ -235,19 +235,16 @@ def _check_outputs(columns: Sequence[Column], verify: bool, seed: int, timeout: 
                 memory_share=_MEMORY_SHARE,
             )
             for column, checked in zip(of_graph, found["runs"], strict=True):
-                _judge(column.run, checked)
+                run = column.run
+                run.error, run.share = checked["error"], checked["share"]
+                if checked["wrong"]:
+                    run.verdict, run.reason = Verdict.WRONG, checked["wrong"]
+                elif run.verdict is Verdict.RAN:
+                    run.verdict = Verdict.PASSED
     except Ended as e:
         for column in ran:
             if column.run.error is None:
                 column.run.notes += (f"not verified: {e.reason}",)
-
-
-def _judge(run: Run, checked: dict[str, Any]) -> None:
-    run.error, run.share = checked["error"], checked["share"]
-    if checked["wrong"]:
-        run.verdict, run.reason = Verdict.WRONG, checked["wrong"]
-    elif run.verdict is Verdict.RAN:
-        run.verdict = Verdict.PASSED
 
 
 def compare(

@@ -73,11 +73,7 @@ def _steps(run: Run, first: Run) -> str:
         return f"same as column {run.same_steps_as}"
     shown = [_step(step.ops, step.implementation) for step in run.steps]
     other = [bool(first.steps) and step not in first.steps for step in run.steps]
-    return _lines(shown, other)
-
-
-def _lines(texts: Sequence[str], other: Sequence[bool]) -> str:
-    marked = [_OTHER * o + text for text, o in zip(texts, other, strict=True)]
+    marked = [_OTHER * o + text for text, o in zip(shown, other, strict=True)]
     return "\n".join(shortened(marked, _SHOWN_LINES)) or "-"
 
 
@@ -103,10 +99,6 @@ def _time(run: Run, first: Run) -> str:
     return f"{_duration(run.milliseconds)}, spread {_duration(run.spread)}"
 
 
-def _fastest(run: Run, first: Run) -> str:
-    return _duration(run.fastest)
-
-
 Rows = Sequence[tuple[str, Callable[[Run, Run], str]]]
 
 _ROWS: Rows = (
@@ -119,7 +111,7 @@ _ROWS: Rows = (
     ("error", _error),
     ("from column 1", lambda run, first: or_dash(run.difference, ".2g")),
     ("time", _time),
-    ("fastest call", _fastest),
+    ("fastest call", lambda run, first: _duration(run.fastest)),
     ("ratio to column 1", lambda run, first: or_dash(run.ratio, ".2f")),
 )
 
@@ -143,7 +135,8 @@ def _footer(comparison: Comparison) -> list[str]:
             "runs take turns, one at a time; medians and quartiles; ratios are medians of the "
             "rounds' ratios."
         )
-    if _marked(comparison):
+    cells = (cell for row in _rows(comparison) for cell in row)
+    if any(line.startswith(_OTHER) for cell in cells for line in cell.split("\n")):
         lines.append(f"{_OTHER.strip()} not in column 1")
     return lines
 
@@ -152,11 +145,6 @@ def _rows(comparison: Comparison) -> list[tuple[str, ...]]:
     """Return the rows: the name, and a cell for each run."""
     first = comparison.runs[0]
     return [(name, *(cell(run, first) for run in comparison.runs)) for name, cell in _ROWS]
-
-
-def _marked(comparison: Comparison) -> bool:
-    cells = (cell for row in _rows(comparison) for cell in row)
-    return any(line.startswith(_OTHER) for cell in cells for line in cell.split("\n"))
 
 
 def _wrapped(cell: str) -> str:

@@ -90,13 +90,9 @@ def _status(
         if alone:
             return None  # the ops that can't run alone have their own reasons
         # A group has one reason, at its first op that is no conversion.
-        return "in parts" if node.id == _subject(group).id else None
+        others = (n for n in group.nodes if n.kind not in with_trait("converts"))
+        return "in parts" if node.id == next(others, group.nodes[0]).id else None
     return "alone" if len(group.nodes) == 1 and near else None
-
-
-def _subject(group: Group) -> Node:
-    others = (n for n in group.nodes if n.kind not in with_trait("converts"))
-    return next(others, group.nodes[0])
 
 
 def _reason(around: Around, status: Status, group: Group, probe: Probe, budget: Budget) -> Reason:

@@ -40,13 +40,6 @@ class Divergence:
         return f"{text}\n  without fusion it is {found}: {self.alone}"
 
 
-def _ending_at(builder: GraphBuilder, value: Value) -> GraphBuilder:
-    """Return the graph with this value as its only output, without the ops after it."""
-    made = builder.snapshot()
-    made.contents.outputs = {value.name or "result": value}
-    return made
-
-
 def _computed(
     builder: GraphBuilder,
     value: Value,
@@ -55,10 +48,12 @@ def _computed(
     known_defects: KnownDefects,
 ) -> tuple[Array, tuple[str, ...]] | None:
     """Return a value, and the ops fused with its producer; None if it can't be compiled."""
+    ending = builder.snapshot()
+    ending.contents.outputs = {value.name or "result": value}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # compiling the whole graph warned already
-            model = _ending_at(builder, value).compile(
+            model = ending.compile(
                 policy=policy, known_defects=known_defects, slow_fusions=known_defects
             )
     except OneDNNError:

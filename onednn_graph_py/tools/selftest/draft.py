@@ -111,7 +111,8 @@ class Draft:
         self.random = random.Random(f"{family} {seed}")
         self.numbers = np.random.default_rng(seed)
         self.b = GraphBuilder()
-        self.dtype = self._float_type()
+        drawn = self.pick(("f32", "f32", "f32", "bf16", "f16"))
+        self.dtype = drawn if lacks(drawn) is None else "f32"
         self.opens = self.chance(0.25)
         self.most = _MOST
         self.nan = False  # whether it may make NaN
@@ -135,10 +136,6 @@ class Draft:
         while len(made) < n:
             made += self.random.sample(choices, min(n - len(made), len(choices)))
         return tuple(made)
-
-    def _float_type(self) -> str:
-        drawn = self.pick(("f32", "f32", "f32", "bf16", "f16"))
-        return drawn if lacks(drawn) is None else "f32"
 
     def quantized_type(self, of: Sequence[str] = _EIGHT) -> str:
         """Draw a data type of quantized tensors."""

@@ -154,12 +154,6 @@ def _steps(model: CompiledGraph, inputs: Arrays) -> tuple[str, ...]:
     return tuple(f"{s.implementation} {' + '.join(s.ops)}" for s in steps)
 
 
-def _dirty() -> None:
-    """Let the C library fill memory that it hands out and takes back, where it can."""
-    with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).mallopt(_PERTURB, 0xA5)
-
-
 def tested(
     draw: Family,
     seed: int,
@@ -176,7 +170,9 @@ def tested(
     others. Only if `timed`, models compiled by default are timed, and leave out fusions that are
     slow.
     """
-    _dirty()
+    # The C library fills memory that it hands out and takes back, where it can.
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_PERTURB, 0xA5)
     warnings.simplefilter("ignore", RuntimeWarning)  # of graphs that run in parts, in a helper
     began = time.monotonic()
     ratio: float | None = None

@@ -90,13 +90,6 @@ class _Asker:
         return [(a, plain.get(i)) for i, a in enumerate(given)]
 
 
-def _fitting(done: Count) -> int:
-    """Return the number of cases that take about as long as a batch may."""
-    if not done.cases:
-        return _BATCH[0]
-    return min(max(1, int(_BATCH_SECONDS * done.cases / done.seconds)), _BATCH[1])
-
-
 def _add(report: Report, family: str, seed: int, answer: Answer, plain: Answer | None) -> None:
     """Add the answers about a case to the report."""
     report.counts[family].add(answer, plain)
@@ -145,7 +138,9 @@ def search(
             # The family that had the least time so far.
             family = min(waiting, key=lambda name: report.counts[name].seconds)
             count = report.counts[family]
-            size = _fitting(count)
+            size = _BATCH[0]
+            if count.cases:  # as many as take about as long as a batch may
+                size = min(max(1, int(_BATCH_SECONDS * count.cases / count.seconds)), _BATCH[1])
             seeds, left[family] = left[family][:size], left[family][size:]
             began = time.monotonic()
             answers = asker.ask(families[family], seeds)

@@ -265,13 +265,6 @@ def _per_channel(op: OpRecord, shape: Dims) -> Attributes:
 # -- smaller dims
 
 
-def _smaller(dim: int) -> Iterator[int]:
-    """Yield sizes to try for a dim, the smallest first."""
-    if dim > 1:
-        tried = (1, 2, dim // 2, dim - dim // 4, dim - 1)
-        yield from dict.fromkeys(d for d in tried if d < dim)
-
-
 def _shapes(document: GraphDocument) -> dict[int, Dims]:
     """Return the known shapes of the graph's inputs, by id."""
     tensors = document.tensors()
@@ -306,7 +299,9 @@ def _shrunk(
         again = False
         shapes = _shapes(document)
         first, its_axis = places[0]
-        for size in _smaller(shapes[first][its_axis]):
+        dim = shapes[first][its_axis]
+        tried = (1, 2, dim // 2, dim - dim // 4, dim - 1)
+        for size in dict.fromkeys(d for d in tried if 0 < d < dim):
             dims = {
                 id: tuple(size if (id, a) in places else d for a, d in enumerate(shapes[id]))
                 for id in dict.fromkeys(id for id, _ in places)
