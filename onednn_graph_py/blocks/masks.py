@@ -175,11 +175,9 @@ def _table(queries: int, keys: int, causal: str, rank: int) -> Array:
 
 
 def _masked_rows(mask: Mask | None) -> Array | bool:
-    """Say for which rows of scores all keys are masked.
+    """Return for each row of a mask to add, with 1 key, whether it masks all keys.
 
-    - `mask`: what is added
-    - returns: of bool, of the mask's shape with 1 key; or whether there may be such rows, if that
-      is not known yet
+    Or return whether there may be such rows, if that is not known yet.
     """
     if isinstance(mask, Value):
         return True

@@ -18,9 +18,9 @@ from ._run import DATA_TYPES, BuiltRun, Case, Skipped, cannot_run
 __all__ = ["SIZES_IN_ALL", "run"]
 
 
-def _build(
-    engine_kind: str, data_type: str, mb: int, ic: int, oc: int, between: str
-) -> GraphBuilder:
+def _build(engine_kind: str, data_type: str, mb: int, ic: int, oc: int) -> GraphBuilder:
+    # An f32 result of a bf16 or f16 MatMul is allowed from 3.8 on; down takes the small type.
+    between = scores_type(data_type)
     b = GraphBuilder(engine_kind)
     x = b.input((mb, ic), data_type, name="x")
     gated, raised = (
@@ -35,12 +35,13 @@ def _build(
     return b
 
 
-def _case(name: str, b: GraphBuilder, mb: int, ic: int, oc: int, between: str) -> Case:
-    x, combined, down = draw(mb, ic, oc, numpy_dtype(b.inputs[0].dtype))
+def _case(name: str, b: GraphBuilder, mb: int, ic: int, oc: int) -> Case:
+    data_type = b.inputs[0].dtype
+    x, combined, down = draw(mb, ic, oc, numpy_dtype(data_type))
     gate, up = np.hsplit(combined, 2)
     facts = [
         f"gate and up: two views of one buffer of {combined.nbytes} bytes",
-        f"between the MatMuls: {between}",
+        f"between the MatMuls: {scores_type(data_type)}",
     ]
     return BuiltRun(b, {"x": x, "gate": gate, "up": up, "down": down}).case(name, facts)
 
@@ -51,7 +52,5 @@ def run(
     """Run in each data type; each takes the memory of its three matrices, in turn."""
     for data_type in DATA_TYPES:
         name = f"{data_type}, mb {mb}, ic {ic}, oc {oc}"
-        # An f32 result of a bf16 or f16 MatMul is allowed from 3.8 on; down takes the small type.
-        between = scores_type(data_type)
-        b = _build(engine_kind, data_type, mb, ic, oc, between)
-        yield cannot_run(name, data_type, b.graph) or _case(name, b, mb, ic, oc, between)
+        b = _build(engine_kind, data_type, mb, ic, oc)
+        yield cannot_run(name, data_type, b.graph) or _case(name, b, mb, ic, oc)

@@ -17,12 +17,9 @@ from ._run import DATA_TYPES, BuiltRun, Case, Skipped, cannot_run, too_old
 
 
 def _build(
-    engine_kind: str,
-    data_type: str,
-    query_shape: tuple[int, ...],
-    key_shape: tuple[int, ...],
-    scale: np.float32,
+    engine_kind: str, data_type: str, query_shape: tuple[int, ...], key_shape: tuple[int, ...]
 ) -> GraphBuilder:
+    scale = np.float32(1 / math.sqrt(query_shape[-1]))
     queries, keys = query_shape[-2], key_shape[-2]
     b = GraphBuilder(engine_kind)
     query = b.input(query_shape, data_type, name="query")
@@ -48,13 +45,11 @@ def run(
 ) -> Iterator[Case | Skipped]:
     """Run in each data type; `query_num` queries, as many as keys (`seq`) by default."""
     queries = seq if query_num is None else query_num
-    scale = np.float32(1 / math.sqrt(head_size))
-    shapes = {name: (mb, heads, seq, head_size) for name in ("key", "value")}
-    shapes["query"] = (mb, heads, queries, head_size)
+    query_shape, key_shape = (mb, heads, queries, head_size), (mb, heads, seq, head_size)
     for data_type in DATA_TYPES:
         name = f"{data_type}, {mb} x {queries} queries and {seq} keys, {heads} heads of {head_size}"
         if (skipped := too_old(name, (3, 9))) is not None:
             yield skipped
             continue
-        made = _build(engine_kind, data_type, shapes["query"], shapes["key"], scale)
+        made = _build(engine_kind, data_type, query_shape, key_shape)
         yield cannot_run(name, data_type, made.graph) or BuiltRun(made, draw(made)).case(name)

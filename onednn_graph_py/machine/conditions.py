@@ -27,9 +27,6 @@ def _runtime() -> str:
 
 
 def current(threads: int | None = None) -> Conditions:
-    """Return the conditions of this process.
-
-    - `threads`: `num_threads()` by default
-    """
+    """Return the conditions of this process, with `num_threads()` threads by default."""
     isa = _core.get_effective_cpu_isa().name
     return Conditions(linked_version(), _runtime(), isa, threads or _core.num_threads())

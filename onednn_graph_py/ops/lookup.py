@@ -17,6 +17,7 @@ def row(kind: str) -> OpSchema:
     return OPS[kind]
 
 
+@cache
 def with_trait(*words: str) -> frozenset[str]:
     """Return the kinds that have all these traits.
 
@@ -25,11 +26,6 @@ def with_trait(*words: str) -> frozenset[str]:
     >>> sorted(with_trait("moves"))
     ['Reorder', 'StaticReshape', 'StaticTranspose']
     """
-    return _having(words)
-
-
-@cache
-def _having(words: tuple[str, ...]) -> frozenset[str]:
     return frozenset(kind for kind, row in OPS.items() if set(words) <= set(row.traits))
 
 

@@ -111,21 +111,14 @@ def _s64(value: Any, place: str) -> int:
 
 
 def _f32(value: Any, place: str) -> float:
-    if isinstance(value, LongNumber):
-        made = float(value)
-        if math.isinf(made):
-            raise _refuse(place, "a number that fits into f32", value)
-    elif not isinstance(value, (int, float)) or isinstance(value, bool):
+    if not isinstance(value, (int, float, LongNumber)) or isinstance(value, bool) or value != value:
         raise _refuse(place, "a number", value)
-    elif isinstance(value, int) and abs(value) >= 1 << 128:
+    if isinstance(value, float) and math.isinf(value):
+        return value
+    long = isinstance(value, int) and abs(value) >= 1 << 128
+    if long or abs(float(value)) > _LARGEST_F32:
         raise _refuse(place, "a number that fits into f32", value)
-    else:
-        made = float(value)
-    if math.isnan(made):
-        raise _refuse(place, "a number", value)
-    if math.isfinite(made) and abs(made) > _LARGEST_F32:
-        raise _refuse(place, "a number that fits into f32", value)
-    return made
+    return float(value)
 
 
 def _bool(value: Any, place: str) -> bool:
@@ -219,10 +212,8 @@ def _tensor(value: Any, place: str) -> TensorRecord:
     given = _fields(
         value, place, ("id", "dtype", "shape", "stride", "layout_type", "property_type")
     )
-    shape, stride = (
-        _dims(given["shape"], f"{place}.shape"),
-        _dims(given["stride"], f"{place}.stride"),
-    )
+    shape = _dims(given["shape"], f"{place}.shape")
+    stride = _dims(given["stride"], f"{place}.stride")
     unsaid = (UNKNOWN_DIM,)
     if len(shape) != len(stride) and stride != unsaid and (shape != unsaid or not stride):
         raise GraphFormatError(

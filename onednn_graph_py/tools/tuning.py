@@ -46,10 +46,7 @@ def _measurement(key: Key, kept: Kept) -> Measurement | None:
 
 
 def measurements() -> tuple[Measurement, ...]:
-    """Return what this machine measured, by all processes, with the linked oneDNN.
-
-    - returns: the longest first
-    """
+    """Return what this machine measured, by all processes, with this oneDNN; the longest first."""
     read = (_measurement(key, kept) for key, kept in pace.on_disk().items())
     return tuple(sorted((m for m in read if m is not None), key=lambda m: m.written, reverse=True))
 

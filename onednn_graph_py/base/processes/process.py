@@ -105,10 +105,7 @@ class Process:
             self._connection.send_bytes(message)
 
     def answer(self, timeout: float | None = None) -> Any:
-        """Wait for an answer, with a time limit in seconds.
-
-        - raises `NoAnswer`: it has ended, or takes too long
-        """
+        """Wait for an answer, with a time limit in seconds; raise `NoAnswer` if there is none."""
         try:
             in_time = self._connection.poll(timeout)
             message = self._connection.recv_bytes() if in_time else b""

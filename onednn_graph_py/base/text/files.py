@@ -79,8 +79,6 @@ def write_whole(path: str | os.PathLike[str], contents: str | Iterable[bytes | m
     """Write a file, text as UTF-8, so that one that is interrupted leaves what was there before.
 
     A pipe, a device, or a file in a folder that can't be written to, is written to as it is.
-
-    - raises `OSError`: the file can't be written
     """
     parts: Iterable[bytes | memoryview] = (
         [contents.encode()] if isinstance(contents, str) else contents

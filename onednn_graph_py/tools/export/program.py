@@ -90,13 +90,6 @@ def _name(number: int, wanted: str) -> str:
     return f"t{number}_{words}" if words else f"t{number}"
 
 
-def _attributes(
-    kind: str, attrs: Mapping[str, Any]
-) -> tuple[tuple[str, AttributeType, AttributeValue], ...]:
-    types = {a.name: a.type for a in row(kind).attributes}
-    return tuple((name, types[name], value) for name, value in attrs.items())
-
-
 def program_of(
     builder: GraphBuilder,
     *,
@@ -124,9 +117,8 @@ def program_of(
     def add(value: Value, stem: str, **more: Any) -> None:
         numbers[value.id] = len(tensors)
         name = _name(len(tensors), value.name or stem)
-        strides = value.strides
-        shape = known[value.id]
-        tensors.append(ExportedTensor(len(tensors), name, value.dtype, shape, strides, **more))
+        made = (len(tensors), name, value.dtype, known[value.id], value.strides)
+        tensors.append(ExportedTensor(*made, **more))
 
     for value in builder.inputs:
         add(value, "input", fill=fills[value.id])
@@ -142,12 +134,13 @@ def program_of(
     for node in builder.nodes:
         for value in node.outputs:
             add(value, node.kind.lower())
+        types = {a.name: a.type for a in row(node.kind).attributes}
         ops.append(
             ExportedOp(
                 len(ops),
                 node.kind,
                 node.name or node.kind.lower(),
-                _attributes(node.kind, node.attrs),
+                tuple((name, types[name], value) for name, value in node.attrs.items()),
                 tuple(numbers[v.id] for v in node.inputs),
                 tuple(numbers[v.id] for v in node.outputs),
             )

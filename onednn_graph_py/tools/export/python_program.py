@@ -67,14 +67,15 @@ def _values(t: ExportedTensor, seed: int) -> str:
         return f"np.array([{listed}], {_numpy(t)}).reshape({t.shape})"
     assert t.fill is not None
     f = t.fill
-    made = (
+    return (
         f'filled(Fill("{f.kind}", {f.low!r}, {f.high!r}), {t.shape}, "{t.dtype}", '
         f"seed={seed}, number={t.number})"
     )
-    return made
 
 
 def _literal(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_literal, value))}]"
     if isinstance(value, float) and not np.isfinite(value):
         return f'float("{value}")'
     return repr(value)
@@ -82,24 +83,18 @@ def _literal(value: Any) -> str:
 
 def _numpy(t: ExportedTensor) -> str:
     dtype = np.dtype(numpy_dtype(t.dtype))
-    return (
-        f"np.{dtype.name}"
-        if dtype.kind != "V" and hasattr(np, dtype.name)
-        else (f"ml_dtypes.{dtype.name}")
-    )
+    module = "np" if dtype.kind != "V" and hasattr(np, dtype.name) else "ml_dtypes"
+    return f"{module}.{dtype.name}"
 
 
 def _attributes(o: ExportedOp) -> list[tuple[str, str]]:
     made = []
     for name, type, value in o.attrs:
         if type == "f32[]":
-            made.append((name, f"[{', '.join(_literal(float(v)) for v in value)}]"))  # type: ignore[union-attr]
+            value = tuple(map(float, value))  # type: ignore[arg-type]
         elif type == "f32":
-            made.append((name, _literal(float(value))))  # type: ignore[arg-type]
-        elif type == "s64[]":
-            made.append((name, repr(list(value))))  # type: ignore[arg-type]
-        else:
-            made.append((name, repr(value)))
+            value = float(value)  # type: ignore[arg-type]
+        made.append((name, _literal(value)))
     return made
 
 

@@ -51,6 +51,7 @@ class Kernel:
 
 
 _WORKER = f"{__package__}.worker"
+_SETTINGS = {"ONEDNN_VERBOSE": "profile_exec", "PYTHONIOENCODING": "utf-8"}
 
 
 @dataclass(frozen=True)
@@ -81,17 +82,6 @@ def job_of(model: CompiledGraph, shapes: tuple[tuple[int, ...], ...]) -> Job:
     nodes = builder.contents.nodes
     builder.contents.nodes = [replace(n, name=f"op{i}") for i, n in enumerate(nodes)]
     return Job(builder, {**model.options, "threads": model.threads}, shapes, paces())
-
-
-# -- the other process
-
-
-def _environment() -> dict[str, str]:
-    settings = {"ONEDNN_VERBOSE": "profile_exec", "PYTHONIOENCODING": "utf-8"}
-    return {**quiet(), **instructions(), **settings}
-
-
-# -- its log
 
 
 @dataclass
@@ -141,14 +131,6 @@ def _counted(partition: LoggedPartition) -> dict[LoggedPrimitive, tuple[int, flo
     }
 
 
-def _kernel(
-    of: LoggedPrimitive, when: Literal["each call", "first call"], count: int, seconds: float
-) -> Kernel:
-    return Kernel(
-        of.kind, of.implementation, of.memory, of.attributes, of.problem, when, count, seconds
-    )
-
-
 def _step(first: LoggedPartition, later: Sequence[LoggedPartition]) -> StepKernels:
     """Collect a step's kernels: first those of each call, then those of the first call alone."""
     counts: dict[LoggedPrimitive, int] = {}
@@ -159,13 +141,14 @@ def _step(first: LoggedPartition, later: Sequence[LoggedPartition]) -> StepKerne
             spent.setdefault(primitive, []).append(seconds)
     kernels = [
         # The least time is the one that other processes disturbed least.
-        _kernel(p, "each call", count, min(spent[p]))
+        Kernel(**vars(p), when="each call", count=count, seconds=min(spent[p]))
         for p, count in counts.items()
     ]
     for primitive, (count, seconds) in _counted(first).items():
         more = count - counts.get(primitive, 0)
         if more > 0:
-            kernels.append(_kernel(primitive, "first call", more, seconds * more / count))
+            share = seconds * more / count
+            kernels.append(Kernel(**vars(primitive), when="first call", count=more, seconds=share))
     return StepKernels(first, tuple(kernels))
 
 
@@ -204,7 +187,7 @@ def kernels_of(jobs: Sequence[Job], *, timeout: float = 120.0) -> list[Kernels]:
         text, why = run(
             *calling(_WORKER),
             timeout=timeout,
-            environment=_environment(),
+            environment={**quiet(), **instructions(), **_SETTINGS},
             given=pickle.dumps((capacity, left)),
             who="the process that logs",
         )
