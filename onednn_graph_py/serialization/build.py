@@ -14,7 +14,7 @@ from ..base.dtypes import HOST_DTYPES
 from ..base.errors import GraphFormatError, OneDNNError, reworded
 from ..base.text.names import printable
 from ..model.building.builder import GraphBuilder
-from ..model.building.value import Node, Value, is_whole, row_major
+from ..model.building.value import Value, is_whole, row_major
 from ..ops.check import check
 from ..ops.table import OPS
 from ..ops.terms import AttributeType
@@ -151,20 +151,20 @@ def to_builder(document: GraphDocument, *, file: str | None = None) -> GraphBuil
                 check("End", specs, op.values, [(t.dims, t.dtype) for t in op.outputs])
                 continue
             where = _where(file, i, op)
-            node = _node(builder, op, [values[t.id] for t in op.inputs], where)
-        values.update(zip((t.id for t in op.outputs), node.outputs, strict=True))
+            inputs = [values[t.id] for t in op.inputs]
+            outputs = [(t.dims, None if t.dtype == "undef" else t.dtype) for t in op.outputs]
+            name = op.name or None
+            builder.add_op(op.kind, inputs, op.values, outputs=outputs, name=name, where=where)
+        values.update(zip((t.id for t in op.outputs), builder.nodes[-1].outputs, strict=True))
     builder.output(**{f"t{id}": values[id] for id in document.outputs()})
     builder.records = {v.id: tensors[id] for id, v in values.items()}
     return builder
 
 
 def _input(builder: GraphBuilder, tensor: TensorRecord) -> Value:
-    if tensor.property_type == "host_scalar" or tensor.dtype in HOST_DTYPES:
-        _described(tensor)  # the mirror knows which version has it
-    if tensor.layout_type == "opaque":
-        raise GraphFormatError(
-            "layout_type: an opaque layout is valid only in the process that made it"
-        )
+    by_mirror = tensor.property_type == "host_scalar" or tensor.dtype in HOST_DTYPES
+    if by_mirror or tensor.layout_type == "opaque":
+        _described(tensor)  # raises for a layout that is opaque, or if this version lacks the type
     dims, strides = tensor.dims, tensor.strides
     if dims is None:
         raise GraphFormatError(
@@ -181,13 +181,6 @@ def _where(file: str | None, i: int, op: OpRecord) -> str:
     name = op.name if len(op.name) <= _LONGEST_NAME else f"{op.name[: _LONGEST_NAME - 3]}..."
     place = f"graph[{i}] {name!r}" if name else f"graph[{i}]"
     return f"{file}: {place}" if file is not None else place
-
-
-def _node(builder: GraphBuilder, op: OpRecord, inputs: list[Value], where: str) -> Node:
-    outputs = [(t.dims, None if t.dtype == "undef" else t.dtype) for t in op.outputs]
-    name = op.name or None
-    builder.add_op(op.kind, inputs, op.values, outputs=outputs, name=name, where=where)
-    return builder.nodes[-1]
 
 
 def to_graph(document: GraphDocument) -> _core.graph:

@@ -15,16 +15,6 @@ from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 from .links import check_links
 from .read import JSONObject, JSONSource, LongNumber, file_of, values_of
 
-# The names that oneDNN 3.7 to 3.13 writes; the linked oneDNN may not know all of them.
-_DTYPES = (
-    *("undef", "f16", "bf16", "f32", "s32", "s8", "u8", "boolean", "f8_e5m2", "f8_e4m3"),
-    *("s4", "u4", "s64"),
-)
-_LAYOUTS = ("undef", "any", "strided", "opaque")
-_PROPERTIES = ("undef", "variable", "constant", "host_scalar")
-_ENGINES = ("any", "cpu", "gpu")
-_FPMATH_MODES = ("strict", "bf16", "f16", "any", "tf32")
-
 _LARGEST_ID = 2**64 - 1
 _LARGEST_F32 = float.fromhex("0x1.fffffep127")
 
@@ -203,9 +193,14 @@ def _dims(value: Any, place: str) -> tuple[int, ...]:
     return _tuple(value, place, _dim)
 
 
-_dtype = _choice(*_DTYPES)
-_layout = _choice(*_LAYOUTS)
-_property = _choice(*_PROPERTIES)
+# The names that oneDNN 3.7 to 3.13 writes; the linked oneDNN may not know all of them.
+_dtype = _choice(
+    *("undef", "f16", "bf16", "f32", "s32", "s8", "u8", "boolean", "f8_e5m2", "f8_e4m3"),
+    *("s4", "u4", "s64"),
+)
+_layout = _choice("undef", "any", "strided", "opaque")
+_property = _choice("undef", "variable", "constant", "host_scalar")
+_engine = _choice("any", "cpu", "gpu")
 
 
 def _tensor(value: Any, place: str) -> TensorRecord:
@@ -267,7 +262,7 @@ def _op(value: Any, place: str) -> OpRecord:
 
 
 _OPTIONAL: dict[str, Callable[[Any, str], Any]] = {
-    "fpmath_mode": _choice(*_FPMATH_MODES),
+    "fpmath_mode": _choice("strict", "bf16", "f16", "any", "tf32"),
     "fpmath_mode_apply_to_int": _flag,
     "input_ports": lambda value, place: _tuple(value, place, _id),
     "output_ports": lambda value, place: _tuple(value, place, _id),
@@ -280,7 +275,7 @@ def _document(value: Any) -> GraphDocument:
         raise GraphFormatError("graph: expected at least one op, got an empty list")
     made = GraphDocument(
         _string(given["version"], "version"),
-        _choice(*_ENGINES)(given["engine_kind"], "engine_kind"),
+        _engine(given["engine_kind"], "engine_kind"),
         _tuple(given["graph"], "graph", _op),
         **{name: read(given[name], name) for name, read in _OPTIONAL.items() if name in given},
     )

@@ -76,13 +76,6 @@ def file_of(source: JSONSource) -> str | None:
     return None
 
 
-def _contents(path: str) -> bytes:
-    try:
-        return read_limited(path, MAX_BYTES)
-    except Unreadable as e:
-        raise GraphFormatError(str(e)) from None
-
-
 def _check_size(size: int) -> None:
     if size > MAX_BYTES:
         raise GraphFormatError(f"too large: {size} bytes, at most {MAX_BYTES} are read")
@@ -150,7 +143,11 @@ def values_of(source: JSONSource) -> Any:
     """
     path = file_of(source)
     if path is not None:
-        return _parsed(_text(_contents(path)))
+        try:
+            data = read_limited(path, MAX_BYTES)
+        except Unreadable as e:
+            raise GraphFormatError(str(e)) from None
+        return _parsed(_text(data))
     if isinstance(source, str):
         _check_size(len(source))
         return _parsed(source.removeprefix("\ufeff"))

@@ -11,7 +11,7 @@ from ..base.errors import InvalidGraphError
 from ..base.text.files import write_whole
 from ..model.building.builder import GraphBuilder
 from .describe import from_builder
-from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
+from .document import AttributeRecord, GraphDocument, OpRecord
 
 # The library escapes only these characters. benchdnn reads each of them as \r.
 _ESCAPES = {"\r": "\\r", "\n": "\\n", "\\": "\\\\", "\t": "\\t", '"': '\\"'}
@@ -42,14 +42,10 @@ def to_json(graph: GraphBuilder | GraphDocument) -> str:
     if not document.graph:
         raise InvalidGraphError("a graph without ops can't be written as JSON")
     fields: dict[str, Any] = {"version": document.version, "engine_kind": document.engine_kind}
-    if document.fpmath_mode is not None:
-        fields["fpmath_mode"] = document.fpmath_mode
-    if document.fpmath_mode_apply_to_int is not None:
-        fields["fpmath_mode_apply_to_int"] = str(document.fpmath_mode_apply_to_int).lower()
-    if document.input_ports is not None:
-        fields["input_ports"] = document.input_ports
-    if document.output_ports is not None:
-        fields["output_ports"] = document.output_ports
+    for name in ("fpmath_mode", "fpmath_mode_apply_to_int", "input_ports", "output_ports"):
+        value = getattr(document, name)
+        if value is not None:
+            fields[name] = str(value).lower() if isinstance(value, bool) else value
     fields["graph"] = [_op(op) for op in document.graph]
     out = io.StringIO()
     _value(out, fields, 0)
@@ -76,8 +72,9 @@ def _op(op: OpRecord) -> dict[str, Any]:
         "name": op.name,
         "kind": op.kind,
         "attrs": {name: _attribute(a) for name, a in op.attrs.items()},
-        "inputs": [_tensor(t) for t in op.inputs],
-        "outputs": [_tensor(t) for t in op.outputs],
+        # A record has the fields in the order in which oneDNN writes them.
+        "inputs": [vars(t) for t in op.inputs],
+        "outputs": [vars(t) for t in op.outputs],
     }
 
 
@@ -90,17 +87,6 @@ def _attribute(attribute: AttributeRecord) -> dict[str, Any]:
     elif attribute.type == "f32[]":
         value = tuple(float(v) for v in value)
     return {"type": attribute.type, "value": value}
-
-
-def _tensor(tensor: TensorRecord) -> dict[str, Any]:
-    return {
-        "id": tensor.id,
-        "dtype": tensor.dtype,
-        "shape": tensor.shape,
-        "stride": tensor.stride,
-        "layout_type": tensor.layout_type,
-        "property_type": tensor.property_type,
-    }
 
 
 def _number(value: float) -> str:

@@ -10,10 +10,8 @@ import sys
 
 def require_main_interpreter() -> None:
     """Raise ImportError in a subinterpreter, where Python up to 3.11 would wait for ever."""
-    current, main = (
-        ctypes.pythonapi.PyInterpreterState_Get,
-        ctypes.pythonapi.PyInterpreterState_Main,
-    )
+    current = ctypes.pythonapi.PyInterpreterState_Get
+    main = ctypes.pythonapi.PyInterpreterState_Main
     current.restype = main.restype = ctypes.c_void_p
     if current() != main():
         raise ImportError(

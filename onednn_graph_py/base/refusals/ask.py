@@ -2,7 +2,6 @@
 
 import pickle
 import re
-from typing import Any
 
 from ..errors import OneDNNError
 from ..processes import calling, instructions, quiet, run
@@ -18,7 +17,9 @@ def ask(error: OneDNNError, timeout: float) -> str:
     """Find out why oneDNN refused a call, and keep the answer; see `OneDNNError.reason`."""
     call = error.refused
     assert call is not None
-    if _is_opaque(call):
+    of_ops = [tensors for *_, inputs, outputs, _ in call["ops"] for tensors in (inputs, outputs)]
+    # A tensor with an opaque layout is None.
+    if None in (*of_ops, call.get("inputs", ()), call.get("outputs", ())):
         return (
             f"{_UNKNOWN}another process can't make the call, because the layout of an input is "
             "opaque and means something only in the process that it comes from"
@@ -53,12 +54,6 @@ def with_reason(error: OneDNNError) -> str:
     if reason is None:
         return str(error)
     return f"{error}; oneDNN's reason: {'; '.join(reason.splitlines())}"
-
-
-def _is_opaque(call: dict[str, Any]) -> bool:
-    """Whether a tensor has an opaque layout, which is None in the call."""
-    of_ops = [tensors for *_, inputs, outputs, _ in call["ops"] for tensors in (inputs, outputs)]
-    return None in (*of_ops, call.get("inputs", ()), call.get("outputs", ()))
 
 
 def _shortened(said: str) -> str:

@@ -16,7 +16,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from ...base.errors import GraphFormatError, OneDNNError
 from ...model.building.value import FIRST_ID
@@ -102,12 +101,7 @@ class DumpFolder:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *of: object) -> None:
         with self._stack:
             self.take(unfinished=True)
 

@@ -7,7 +7,6 @@ import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -81,12 +80,7 @@ class Profile:
         self._recorder.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *of: object) -> None:
         self._recorder.stop()
         self._see_threads()
 

@@ -62,10 +62,7 @@ def bytes_needed(builder: GraphBuilder, *, verify: bool) -> int:
 
 
 class Ended(Exception):
-    """Raised if a graph can't pass a stage.
-
-    - `reason`: if oneDNN refused something, another process finds out why
-    """
+    """Raised if a graph can't pass a stage; another process finds the reason of a refusal."""
 
     def __init__(self, verdict: Verdict, reason: object) -> None:
         super().__init__(verdict, reason)

@@ -36,10 +36,7 @@ def _answer(ended: Ended, timeout: float) -> Answer:
         return answer
     if how == "hang":
         return Answer("hung", too_long(timeout), seconds=timeout)
-    crashed: Verdict = "crashed"
-    if how == "raised":
-        return Answer(crashed, str(what).strip())
-    return Answer(crashed, ending(what))
+    return Answer("crashed", str(what).strip() if how == "raised" else ending(what))
 
 
 class _Asker:
