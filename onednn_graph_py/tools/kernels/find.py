@@ -51,7 +51,6 @@ class Kernel:
 
 
 _WORKER = f"{__package__}.worker"
-_SETTINGS = {"ONEDNN_VERBOSE": "profile_exec", "PYTHONIOENCODING": "utf-8"}
 
 
 @dataclass(frozen=True)
@@ -82,6 +81,11 @@ def job_of(model: CompiledGraph, shapes: tuple[tuple[int, ...], ...]) -> Job:
     nodes = builder.contents.nodes
     builder.contents.nodes = [replace(n, name=f"op{i}") for i, n in enumerate(nodes)]
     return Job(builder, {**model.options, "threads": model.threads}, shapes, paces())
+
+
+def _environment() -> dict[str, str]:
+    settings = {"ONEDNN_VERBOSE": "profile_exec", "PYTHONIOENCODING": "utf-8"}
+    return {**quiet(), **instructions(), **settings}
 
 
 @dataclass
@@ -187,7 +191,7 @@ def kernels_of(jobs: Sequence[Job], *, timeout: float = 120.0) -> list[Kernels]:
         text, why = run(
             *calling(_WORKER),
             timeout=timeout,
-            environment={**quiet(), **instructions(), **_SETTINGS},
+            environment=_environment(),
             given=pickle.dumps((capacity, left)),
             who="the process that logs",
         )
