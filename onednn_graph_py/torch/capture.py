@@ -79,11 +79,7 @@ def captured(
 ) -> Any:
     """Hand Dynamo's graph over to AOTAutograd, which removes mutation and aliasing.
 
-    - `module`: Dynamo's graph
-    - `inputs`: the tensors and sizes of the first call
-    - `compile_graph`: it compiles the graph of an inference
-    - returns: what Dynamo calls from now on
-    - raises `GradientsOn`: the graph itself turns gradients on; ops that stay whole would lose them
+    It raises `GradientsOn` if the graph turns gradients on; ops that stay whole would lose them.
     """
 
     def stop(graph: fx.GraphModule, given: Sequence[Any]) -> Any:

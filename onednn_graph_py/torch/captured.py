@@ -7,7 +7,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
-from operator import attrgetter, itemgetter
+from operator import attrgetter, getitem, itemgetter
 from typing import Any
 
 import torch
@@ -34,12 +34,7 @@ _numbers = itertools.count()
 
 
 class Program:
-    """A graph as regions and islands, for certain weights.
-
-    - `graph`: the graph; its calls become parts of `run`
-    - `weights`: the inputs that are constants, which calls leave out, and attributes of the graph
-    - `modules`: the graphs that its calls name, such as the branches of ``torch.cond``
-    """
+    """A graph as regions and islands, for certain weights, which calls leave out."""
 
     def __init__(
         self,
@@ -85,7 +80,7 @@ class Program:
                     env[region.outputs[0]] = call
                 else:
                     for i, output in enumerate(region.outputs):
-                        env[output] = made.call_function(_item, (call, i))
+                        env[output] = made.call_function(getitem, (call, i))
             else:
                 for node in part.nodes:
                     env[node] = made.node_copy(node, taken)
@@ -135,10 +130,6 @@ class Program:
         return all(r.follows(written) for r in self.regions) and empty_constants()
 
 
-def _item(values: Sequence[Any], index: int) -> Any:
-    return values[index]
-
-
 class _Entry:
     """The program of certain weights, and when it is right."""
 
@@ -173,10 +164,6 @@ class Captured:
     Constants are looked up by the identity of the weights, their versions and addresses, and a
     sample of their bytes. So other weights never run with these constants, and changed ones are
     taken anew, but for writes that torch does not count to elements outside of the sample.
-
-    - `module`: AOTAutograd's graph
-    - `static`: which inputs are parameters, buffers and attributes
-    - `names`: what the program calls each input, if that is known
     """
 
     _boxed_call = True

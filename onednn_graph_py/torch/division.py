@@ -35,10 +35,7 @@ LOSES_NAN = {
 def divided(
     graph: fx.Graph, constants: Mapping[fx.Node, torch.Tensor], options: Options
 ) -> Division[fx.Node]:
-    """Divide a graph.
-
-    - `constants`: weights, and what torch computed of them
-    """
+    """Divide a graph; `constants` are weights, and what torch computed of them."""
     calls = [n for n in graph.nodes if n.op == "call_function" and n not in constants]
     # The results of a call with several are taken apart where they are made.
     calls = [n for n in calls if not is_size(n) and n.target is not operator.getitem]
@@ -209,14 +206,9 @@ def lowered(
     *,
     host: bool = False,
 ) -> Any:
-    """Add a call to a builder.
+    """Add a call to a builder, and check that it gives the shapes and data types of torch.
 
-    - `values`: what it reads
-    - `constants`: the tensors whose numbers a lowering may use
-    - `host`: whether tensors may be of types that only host steps and views read
-    - returns: what it makes; checked to have the shape and data type that torch gives it
-    - raises `NotLowered`: oneDNN can't take it
-    - raises `OneDNNError`: oneDNN refuses it
+    `host` allows those that only host steps and views read.
     """
 
     def argument(given: Any) -> Any:

@@ -18,11 +18,7 @@ NUMBERS = (*SAME, aten._to_copy.default)
 
 
 def integer_products(graph: fx.Graph, activations: Activations) -> None:
-    """Replace products by those of integers, where what is multiplied is rounded.
-
-    - `activations`: ``int8`` rounds what products by weights of 8 and 4 bits read, where they do
-      not say so
-    """
+    """Replace products by those of integers, where what is multiplied is rounded."""
     for node in list(graph.nodes):
         if is_call(node, aten._weight_int4pack_mm_for_cpu.default) and activations == "int8":
             node.target = int4_linear

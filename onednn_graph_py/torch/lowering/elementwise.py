@@ -1,6 +1,7 @@
 """Functions of each element, and arithmetic of two tensors."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,13 +32,9 @@ def _log_sigmoid(at: Lowering, x: Value) -> tuple[Value]:
     return (at.b.softplus(x, beta=-1.0),)
 
 
-def _unary(target: Any, function: Callable[..., Any]) -> None:
-    """Enter a function of one tensor and numbers."""
-
-    @lowers(target)
-    def lowered(at: Lowering, x: Value, *numbers: Any) -> Any:
-        at.need_float(x)
-        return function(at, x, *numbers)
+def _unary(function: Callable[..., Any], at: Lowering, x: Value, *numbers: Any) -> Any:
+    at.need_float(x)
+    return function(at, x, *numbers)
 
 
 def _method(name: str) -> Callable[[Lowering, Value], Value]:
@@ -59,7 +56,7 @@ _ROWS: dict[Any, Callable[..., Any]] = {
     aten.square.default: lambda at, x: at.b.square(x),
 }
 for _target, _function in _ROWS.items():
-    _unary(_target, _function)
+    lowers(_target)(partial(_unary, _function))
 
 lowers(aten.gelu.default)(gelu)
 lowers(aten._prelu_kernel.default)(prelu)

@@ -1,6 +1,7 @@
 """Normalizations and softmax."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -107,23 +108,15 @@ def _native_batch_norm(at: Lowering, x: Value, *more: Any) -> tuple[Value]:
     return (_batch_norm(at, x, *tensors, False, momentum, eps, None),)
 
 
-def _along(at: Lowering, method: str, x: Value, dim: int, **attributes: Any) -> Value:
+def _along(method: str, at: Lowering, x: Value, dim: int, _: Any, **attributes: Any) -> Value:
     at.need_float(x)
     # Computed in the larger of the two types, as torch does.
     wide = at.cast(x, at.dtype) if at.dtype == "f32" else x
     return at.cast(getattr(at.b, method)(wide, axis=dim, **attributes), at.dtype)
 
 
-@lowers(aten.softmax.int, aten._softmax.default)
-def _softmax(at: Lowering, x: Value, dim: int, _: Any) -> Value:
-    return _along(at, "softmax", x, dim)
-
-
-@lowers(aten._safe_softmax.default)
-def _safe_softmax(at: Lowering, x: Value, dim: int, _: Any) -> Value:
-    return _along(at, "softmax", x, dim, mode="inf_as_zero")
-
-
-@lowers(aten.log_softmax.int, aten._log_softmax.default)
-def _log_softmax(at: Lowering, x: Value, dim: int, _: Any) -> Value:
-    return _along(at, "log_softmax", x, dim)
+_softmax = partial(_along, "softmax")
+_log_softmax = partial(_along, "log_softmax")
+lowers(aten.softmax.int, aten._softmax.default)(_softmax)
+lowers(aten._safe_softmax.default)(partial(_softmax, mode="inf_as_zero"))
+lowers(aten.log_softmax.int, aten._log_softmax.default)(_log_softmax)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -65,7 +66,7 @@ def _adaptive_avg_pool(at: Lowering, x: Value, output_size: Any) -> Value:
     need_batch(x, spatial)
     sizes = each(output_size, spatial)
     if set(sizes) == {1}:
-        return _reduced(at, "reduce_mean", x, range(2, x.ndim), True)
+        return _reduced("reduce_mean", at, x, range(2, x.ndim), True)
     before = (x.shape or ())[2:]
     if any(n == -1 or n % o for n, o in zip(before, sizes, strict=True)):
         raise NotLowered("windows of different sizes")
@@ -74,33 +75,26 @@ def _adaptive_avg_pool(at: Lowering, x: Value, output_size: Any) -> Value:
     return avg_pool(at, x, Windows(kernel, kernel, ones, none, none))
 
 
-def _reduced(at: Lowering, method: str, x: Value, dims: Any, keepdim: bool) -> Value:
+def _reduced(
+    method: str, at: Lowering, x: Value, dims: Any = None, keepdim: bool = False, **_: Any
+) -> Value:
     at.need_float(x)
     axes = [*range(x.ndim)] if not dims and dims != 0 else each(dims, 1)
     return at.cast(reduced(at, method, x, [d % x.ndim for d in axes if x.ndim], keepdim), at.dtype)
 
 
-def _reduction(method: str, *targets: Any) -> None:
-    @lowers(*targets)
-    def function(
-        at: Lowering, x: Value, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
-    ) -> Value:
-        return _reduced(at, method, x, dim, keepdim)
-
-
-_reduction("reduce_mean", aten.mean.dim, aten.mean.default)
-_reduction("reduce_sum", aten.sum.dim_IntList, aten.sum.default)
-_reduction("reduce_max", aten.amax.default)
-_reduction("reduce_min", aten.amin.default)
+lowers(aten.mean.dim, aten.mean.default)(partial(_reduced, "reduce_mean"))
+lowers(aten.sum.dim_IntList, aten.sum.default)(partial(_reduced, "reduce_sum"))
+lowers(aten.prod.dim_int, aten.prod.default)(partial(_reduced, "reduce_prod"))
+lowers(aten.amax.default)(partial(_reduced, "reduce_max"))
+lowers(aten.amin.default)(partial(_reduced, "reduce_min"))
 
 
 @lowers(aten.linalg_vector_norm.default)
-def _norm(
-    at: Lowering, x: Value, ord: float, dim: Any, keepdim: bool, *, dtype: Any = None
-) -> Value:
+def _norm(at: Lowering, x: Value, ord: float, dim: Any, keepdim: bool, **_: Any) -> Value:
     if ord not in (1, 2):
         raise NotLowered(f"oneDNN has no norm of {ord:g}")
-    return _reduced(at, "reduce_l1" if ord == 1 else "reduce_l2", x, dim, keepdim)
+    return _reduced("reduce_l1" if ord == 1 else "reduce_l2", at, x, dim, keepdim)
 
 
 @lowers(aten.var.correction, aten.std.correction)
@@ -118,9 +112,6 @@ def _variance(
     apart = wide - reduced(at, "reduce_mean", wide, axes, True)
     made = reduced(at, "reduce_sum", apart * apart, axes, keepdim) * (1 / rest)
     return at.cast(made if at.node.target is aten.var.correction else at.b.sqrt(made), at.dtype)
-
-
-_reduction("reduce_prod", aten.prod.default, aten.prod.dim_int)
 
 
 def _resized(at: Lowering, x: Value, mode: str, scales: Sequence[float] | None) -> Value:

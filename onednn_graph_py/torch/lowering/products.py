@@ -61,19 +61,11 @@ def _product(
 
 @lowers(aten.conv1d.default, aten.conv2d.default, aten.conv3d.default)
 @lowers(aten.conv1d.padding, aten.conv2d.padding, aten.conv3d.padding)
-def _conv(
-    at: Lowering,
-    x: Value,
-    weight: Value,
-    bias: Value | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-) -> Value:
+def _conv(at: Lowering, x: Value, weight: Value, *more: Any) -> Value:
     spatial = weight.ndim - 2
     if x.ndim == spatial + 1:  # there is no batch
-        return _conv(at, x[None], weight, bias, stride, padding, dilation, groups).squeeze(0)
+        return _conv(at, x[None], weight, *more).squeeze(0)
+    bias, stride, padding, dilation, groups = more
     if padding == "same":
         kernel = (weight.shape or ())[2:]
         sums = [d * (k - 1) for d, k in zip(each(dilation, spatial), kernel, strict=True)]
@@ -101,20 +93,10 @@ def _any_convolution(at: Lowering, *arguments: Any) -> Value:
 
 
 @lowers(aten.conv_transpose1d.default, aten.conv_transpose2d.input, aten.conv_transpose3d.input)
-def _conv_transpose(
-    at: Lowering,
-    x: Value,
-    weight: Value,
-    bias: Value | None,
-    stride: Any,
-    padding: Any,
-    output_padding: Any,
-    groups: int,
-    dilation: Any,
-) -> Value:
+def _conv_transpose(at: Lowering, x: Value, weight: Value, *more: Any) -> Value:
     if x.ndim == weight.ndim - 1:  # there is no batch
-        x, *more = x[None], weight, bias, stride, padding, output_padding, groups, dilation
-        return _conv_transpose(at, x, *more).squeeze(0)
+        return _conv_transpose(at, x[None], weight, *more).squeeze(0)
+    bias, stride, padding, output_padding, groups, dilation = more
     pads, further = (each(given, weight.ndim - 2) for given in (padding, output_padding))
     windows = _windows(x, weight, stride, pads, pads, dilation)
     return conv_transpose(at, x, weight, bias, windows, further, groups)

@@ -35,17 +35,7 @@ def _quantize(
 
 
 @lowers(ops.dequantize_per_tensor.default)
-def _dequantize(
-    at: Lowering,
-    x: Value,
-    scale: Any,
-    point: Any,
-    low: int,
-    high: int,
-    dtype: Any,
-    *,
-    out_dtype: Any = None,
-) -> Value:
+def _dequantize(at: Lowering, x: Value, scale: Any, point: Any, *_: Any, **__: Any) -> Value:
     if not (isinstance(scale, float) and isinstance(point, int)):
         raise NotLowered("the scale changes between calls")
     return dequantize(x, scale, point, dtype=at.dtype)
@@ -61,16 +51,7 @@ def _quantize_channels(
 
 @lowers(ops.dequantize_per_channel.default)
 def _dequantize_channels(
-    at: Lowering,
-    x: Value,
-    scales: Any,
-    points: Any,
-    axis: int,
-    low: int,
-    high: int,
-    dtype: Any,
-    *,
-    out_dtype: Any = None,
+    at: Lowering, x: Value, scales: Any, points: Any, axis: int, *_: Any, **__: Any
 ) -> Value:
     points_given = at.constant(2) if points is not None else None
     return dequantize(x, at.constant(1), points_given, axis, dtype=at.dtype)

@@ -68,7 +68,9 @@ def _slice(at: Lowering, x: Value, dim: int, *limits: Any) -> Value:
     bounds = []
     for bound in limits:
         if not (bound is None or isinstance(bound, int)):
-            if dims_of(at.argument(0)) == at.dims and _all_of(at, dim):
+            before, after = at.argument(0), at.result
+            is_whole = str(before.shape[dim]) == str(after.shape[dim])
+            if is_whole and dims_of(before) == at.dims:
                 return x
             raise NotLowered("where the slice begins or ends is unknown")
         bounds.append(bound)
@@ -78,11 +80,6 @@ def _slice(at: Lowering, x: Value, dim: int, *limits: Any) -> Value:
     if not first and last is None and by == 1:
         return x
     return x[(*(slice(None),) * (dim % x.ndim), slice(first, last, by))]
-
-
-def _all_of(at: Lowering, dim: int) -> bool:
-    """Return whether a slice is the whole dim, whatever its size."""
-    return str(at.argument(0).shape[dim]) == str(at.result.shape[dim])
 
 
 @lowers(aten.select.int)

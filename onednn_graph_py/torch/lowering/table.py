@@ -96,10 +96,7 @@ def number_of(given: Any) -> Any:
 
 
 def each(given: Any, count: int) -> list[int]:
-    """Return one number for each spatial dim; torch repeats a single one.
-
-    - raises `NotLowered`: only a call determines them
-    """
+    """Return one number for each spatial dim; torch repeats a single one."""
     sizes = [given] if isinstance(given, int) else list(given)
     if not all(isinstance(n, int) for n in sizes):
         raise NotLowered("a number changes between calls")
@@ -113,10 +110,7 @@ def need_batch(x: Value, spatial: int) -> None:
 
 
 def dtype_of(tensor: torch.Tensor, *, host: bool = False) -> str:
-    """Return oneDNN's name of a tensor's data type, or also of one that it lacks.
-
-    - raises `NotLowered`: oneDNN does not have it, or can't compute in it on this CPU
-    """
+    """Return oneDNN's name of a tensor's data type; with `host` also of one that it lacks."""
     name = DTYPES.get(tensor.dtype)
     if host and name is None:
         name = HOST_DTYPES.get(tensor.dtype)
@@ -133,12 +127,7 @@ def has_type(tensor: torch.Tensor) -> bool:
 
 
 class Lowering(Place):
-    """The place of an op while it is lowered: what its function may ask and use.
-
-    - `b`: what the function adds ops to
-    - `node`: the call of torch's op
-    - `constants`: the tensors that are known: weights
-    """
+    """The place of an op while it is lowered: what its function may ask and use."""
 
     def __init__(
         self, b: GraphBuilder, node: fx.Node, constants: Mapping[fx.Node, torch.Tensor]
@@ -174,10 +163,7 @@ class Lowering(Place):
         return self._constants.get(node)
 
     def constant(self, index: int) -> npt.NDArray[Any]:
-        """Return the numbers of a weight that the op reads.
-
-        - raises `NotLowered`: they can change between calls
-        """
+        """Return the numbers of a weight that the op reads."""
         known = self.known(self.node.args[index])
         if known is None:
             raise NotLowered(f"argument {index} must be a constant")
@@ -190,10 +176,7 @@ class Lowering(Place):
             raise NotLowered("more than its first result is read")
 
     def reshaped(self, x: Value, source: Sequence[Any], target: Sequence[Any]) -> Value:
-        """Give a value another shape.
-
-        - `source`, `target`: its sizes in torch, and those of the result
-        """
+        """Give a value another shape; `source` and `target` are sizes in torch."""
         sizes = [_known(d) for d in target]
         given = [_known(d) for d in source]
         if [*map(_text, sizes)] == [*map(_text, given)]:
