@@ -479,10 +479,10 @@ def _unit_head(group: Group, op: Op, rank: int) -> Answer:
 # -- integers
 
 
-def _uncast(group: Group, tensor: Tensor) -> Op | None:
-    """Return what makes a tensor, before casts between floating-point types."""
+def _maker(group: Group, tensor: Tensor, *skipped: str) -> Op | None:
+    """Return what makes a tensor, before ops of some kinds."""
     maker = group.producer(tensor)
-    while maker is not None and maker.kind == "TypeCast":
+    while maker is not None and maker.kind in skipped:
         maker = group.producer(maker.inputs[0])
     return maker
 
@@ -492,7 +492,7 @@ def _types_of_int8_attention(group: Group) -> tuple[str, ...] | None:
     products = [op for op in group.ops if op.kind == "MatMul"]
     if len(products) != 2:
         return None
-    sources = [_uncast(group, tensor) for product in products for tensor in product.inputs]
+    sources = [_maker(group, t, "TypeCast") for product in products for t in product.inputs]
     types = [s.inputs[0].dtype for s in sources if s is not None and s.kind == "Dequantize"]
     return (*types, group.ops[-1].outputs[0].dtype) if len(types) == 4 else None
 
@@ -545,9 +545,7 @@ def zero_points_of_columns(group: Group, op: Op, conditions: Conditions) -> Answ
     Zero points of 8 bits, zero points of groups along the columns, and transposed weights are
     right.
     """
-    maker = group.producer(op.inputs[1])
-    while maker is not None and maker.kind in ("StaticReshape", "StaticTranspose"):
-        maker = group.producer(maker.inputs[0])
+    maker = _maker(group, op.inputs[1], "StaticReshape", "StaticTranspose")
     if maker is None or maker.kind != "DynamicDequantize" or len(maker.inputs) < 3:
         return False
     if group.tensor(maker.inputs[2]).dtype != "s32" or maker.attr("qtype") == "per_tensor":

@@ -347,12 +347,6 @@ def auto_pad_of_transposed_gradients(group: Group, op: Op, conditions: Condition
 # -- windows over padding, out of bounds
 
 
-def _computes_in_16_bits(group: Group, op: Op) -> bool:
-    """Whether an op's first input has 16 bits, or the floating-point mode allows that."""
-    dtype = op.inputs[0].dtype
-    return dtype in _16_BITS or (dtype == "f32" and group.fpmath in ("bf16", "any"))
-
-
 @defect(
     "a convolution with windows that cover only padding, and other ops fused to it",
     Needs(_CONVOLUTION, fused=True),
@@ -418,7 +412,8 @@ def window_behind_the_data(group: Group, op: Op, conditions: Conditions) -> Answ
 def window_around_the_data(group: Group, op: Op, conditions: Conditions) -> Answer:
     source = group.producer(op.inputs[0])
     int8 = source is not None and source.kind in DEQUANTIZES
-    slide = slide_of(group, op) if int8 or _computes_in_16_bits(group, op) else None
+    types = (*_16_BITS, "f32") if group.fpmath in ("bf16", "any") else _16_BITS
+    slide = slide_of(group, op) if int8 or op.inputs[0].dtype in types else None
     if slide is None or len(slide.window.kernel) != 3:
         return False
     first, step = -slide.begin(0), slide.window.strides[0]

@@ -42,22 +42,16 @@ def know_constants(draft: PlanDraft, nodes: Nodes) -> None:
 
 def _may_fold(draft: PlanDraft, results: Iterable[int]) -> bool:
     """Return whether results may be computed when compiling: none is the graph's."""
-    if not draft.options.fold_constants or not draft.on_cpu:
-        return False
-    return draft.outputs.isdisjoint(results)
+    folds = draft.options.fold_constants and draft.on_cpu
+    return folds and draft.outputs.isdisjoint(results)
 
 
 def is_constant(
     draft: PlanDraft, inputs: list[_core.logical_tensor], outputs: list[_core.logical_tensor]
 ) -> bool:
     """Return whether a step reads only constants and makes no output of the graph."""
-    sources = draft.sources
-    for lt in inputs:
-        if lt.get_id() not in sources:
-            return False
-    if not inputs:
-        return False
-    return _may_fold(draft, (lt.get_id() for lt in outputs))
+    known = bool(inputs) and all(lt.get_id() in draft.sources for lt in inputs)
+    return known and _may_fold(draft, (lt.get_id() for lt in outputs))
 
 
 def fold(draft: PlanDraft, step: PlannedStep) -> None:

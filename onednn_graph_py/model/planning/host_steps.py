@@ -1,7 +1,7 @@
 """Host steps: Python functions that run between partitions."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,8 @@ from .plan import PlannedStep
 Array = npt.NDArray[Any]
 
 
-class _Call(NamedTuple):
-    """A call of a function, with the shapes of its outputs."""
-
-    node: HostNode
-    made: tuple[TensorSpec, ...]
+_Call = tuple[HostNode, tuple[TensorSpec, ...]]
+"""A call of a function, with the shapes of its outputs."""
 
 
 class _HostFunction:
@@ -60,7 +57,7 @@ def host_step(
 ) -> PlannedStep:
     """Make the step of one function, for these shapes of its tensors by id."""
     made = tuple(TensorSpec(shapes[v.id], v.dtype) for v in node.outputs)
-    return _step([_Call(node, made)], inputs, outputs)
+    return _step([(node, made)], inputs, outputs)
 
 
 def joined(one: PlannedStep, other: PlannedStep) -> PlannedStep:
@@ -84,5 +81,5 @@ def _step(
     inputs = list({lt.get_id(): lt for lt in inputs}.values())
     ids = ([lt.get_id() for lt in side] for side in (inputs, outputs))
     function = _HostFunction(calls, *ids)
-    nodes = tuple(c.node for c in calls)
+    nodes = tuple(node for node, _ in calls)
     return PlannedStep(nodes, None, function, inputs, list(outputs))

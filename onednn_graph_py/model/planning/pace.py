@@ -71,16 +71,6 @@ def _entries() -> Entries:
     return _entries_in(folder(), _core.get_cpu_isa_hints().name)
 
 
-def _text(key: Key) -> str:
-    return json.dumps(key)
-
-
-def _written(kept: Kept) -> dict[str, Any]:
-    if kept.pace is None:
-        return {"until": kept.until}
-    return {"seconds": [kept.pace.fused, kept.pace.apart]}
-
-
 def read(entry: dict[str, Any]) -> Kept | None:
     """Return what an entry on disk says; None if it is damaged."""
     seconds, until = entry.get("seconds"), entry.get("until")
@@ -111,7 +101,7 @@ def known(key: Key, *, undecided: bool = True) -> Kept | None:
     """
     kept = _known.get(key)
     if kept is None:
-        entry = _entries().find(_text(key))
+        entry = _entries().find(json.dumps(key))
         kept = None if entry is None else read(entry)
         if kept is not None:
             _known[key] = kept
@@ -128,7 +118,8 @@ def keep(key: Key, pace: Pace | None) -> Kept:
         return before is not None and before.counts and (before.pace is not None or pace is None)
 
     own = Kept(pace, math.inf if pace is not None else time.time() + _UNDECIDED)
-    kept = read(_entries().keep_first(_text(key), _written(own), counts)) or own
+    entry = {"until": own.until} if pace is None else {"seconds": [pace.fused, pace.apart]}
+    kept = read(_entries().keep_first(json.dumps(key), entry, counts)) or own
     _known[key] = kept
     return kept
 

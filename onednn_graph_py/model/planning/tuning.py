@@ -9,7 +9,7 @@ import numpy as np
 from ...machine.memory import last_cache_bytes
 from ...machine.pace import Pace
 from . import pace
-from .fates import Refused, Wrong, add_group
+from .fates import Runs, add_group
 from .forms import Choice, add_in_form, chosen
 from .plan_draft import PlanDraft
 from .trial import Trial
@@ -28,11 +28,6 @@ def _call(draft: PlanDraft, add: Callable[[], bool]) -> Callable[[], None] | Non
         if not add():
             return None
         return Trial(draft.engine, draft.steps, draft.constant_arrays()).run
-
-
-def _as_written(draft: PlanDraft, choice: Choice) -> bool:
-    fate = add_group(draft, choice.nodes, choice.partition, slow=True)
-    return not isinstance(fate, Wrong | Refused)
 
 
 def _constant_bytes(choice: Choice) -> int:
@@ -58,8 +53,9 @@ def _measured(
     draft: PlanDraft, choice: Choice, form: str, before: Callable[[], object] | None
 ) -> Pace | None:
     """Measure a group as written against a form; None if that is disturbed, or does not run."""
-    one = _call(draft, lambda: _as_written(draft, choice))
-    other = _call(draft, lambda: add_in_form(draft, choice.nodes, form))
+    nodes, partition = choice.nodes, choice.partition
+    one = _call(draft, lambda: isinstance(add_group(draft, nodes, partition, slow=True), Runs))
+    other = _call(draft, lambda: add_in_form(draft, nodes, form))
     if one is None or other is None:
         return None
     full = draft.options.tune == "full"

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 
 from ... import _core
 from ...ops.lookup import row, with_trait
-from ..building.value import Node, row_major
+from ..building.value import Node
+from .views import is_dense
 
 # The number of elements that an untuned kernel processes in about a third of a second.
 _ELEMENTS = 1 << 22
@@ -66,15 +67,6 @@ def none_is_brief() -> Iterator[None]:
         _brief_groups = before
 
 
-def _strided(lt: _core.logical_tensor) -> bool:
-    """Return whether a tensor is strided but not row-major, for which few kernels are tuned."""
-    if lt.get_layout_type() != _core.logical_tensor.strided:
-        return False
-    dims = lt.get_dims()
-    plain = zip(dims, lt.get_strides(), row_major(dims), strict=True)
-    return any(dim > 1 and stride != usual for dim, stride, usual in plain)
-
-
 def may_be_slow(
     nodes: Sequence[Node],
     shapes: Mapping[int, tuple[int, ...]],
@@ -93,4 +85,6 @@ def may_be_slow(
     scores = [shapes[n.outputs[0].id] for n in nodes if n.kind == "SoftMax"]
     if any(math.prod(s[:-2]) >= _HEADS and math.prod(s[-2:]) <= _SCORES for s in scores):
         return work <= _FLOP_IN_DOUBT
-    return work <= (_FLOP_IN_DOUBT if any(map(_strided, inputs)) else _FLOP_OF_ANY)
+    # Few kernels are tuned for what is strided but not row-major.
+    strided = [lt for lt in inputs if lt.get_layout_type() == _core.logical_tensor.strided]
+    return work <= (_FLOP_OF_ANY if all(map(is_dense, strided)) else _FLOP_IN_DOUBT)

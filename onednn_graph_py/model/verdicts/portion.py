@@ -101,11 +101,6 @@ def _batch(op: _Op) -> Ties:
     yield [(op.inputs[0], 0), (op.outputs[0], 0)]
 
 
-def _softmax(op: _Op) -> Ties:
-    axis = op.attr("axis") % max(op.rank(op.inputs[0]), 1)
-    return _aligned(op, (op.inputs[0], *op.outputs), [axis])
-
-
 def _normalization(op: _Op) -> Ties:
     source = op.inputs[0]
     axis = op.attr("begin_norm_axis")
@@ -153,13 +148,9 @@ def _reshape(op: _Op) -> Ties:
         last += 1
 
 
-def _concat(op: _Op) -> Ties:
+def _along_an_axis(op: _Op) -> Ties:
     axis = op.attr("axis") % max(op.rank(op.outputs[0]), 1)
     return _aligned(op, (*op.inputs, *op.outputs), [axis])
-
-
-def _quantization(op: _Op) -> Ties:
-    return _aligned(op, (op.inputs[0], op.outputs[0]))
 
 
 def _dynamic_quantization(op: _Op) -> Ties:
@@ -180,21 +171,21 @@ _TIES: Mapping[str, Callable[[_Op], Ties]] = {
     **dict.fromkeys(with_trait("reduces"), _reduce),
     "AvgPool": _batch_and_channel,
     "BatchNormInference": _batch_norm,
-    "Concat": _concat,
+    "Concat": _along_an_axis,
     "ConvTranspose": _convolution,
     "Convolution": _convolution,
-    "Dequantize": _quantization,
+    "Dequantize": _elementwise,
     "DynamicDequantize": _dynamic_quantization,
     "DynamicQuantize": _dynamic_quantization,
     "GroupNorm": _batch,
     "Interpolate": _batch_and_channel,
     "LayerNorm": _normalization,
-    "LogSoftmax": _softmax,
+    "LogSoftmax": _along_an_axis,
     "MatMul": _matmul,
     "MaxPool": _batch_and_channel,
-    "Quantize": _quantization,
+    "Quantize": _elementwise,
     "RMSNorm": _normalization,
-    "SoftMax": _softmax,
+    "SoftMax": _along_an_axis,
     "StaticReshape": _reshape,
     "StaticTranspose": _transpose,
 }
@@ -271,8 +262,7 @@ def seconds_of(subject: Subject, shapes: Mapping[int, tuple[int, ...]]) -> float
     for op in subject.ops:
         given = [shapes[t] for t in op.inputs]
         made = [shapes[t] for t in op.outputs]
-        operations = row(op.kind).flop(given, made, dict(op.attrs))
-        total += _OPERATION * operations
+        total += _OPERATION * row(op.kind).flop(given, made, dict(op.attrs))
         total += _READ * sum(map(math.prod, given)) + _MADE * sum(map(math.prod, made))
     return total
 

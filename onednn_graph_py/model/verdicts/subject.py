@@ -37,15 +37,7 @@ class Tensor:
     @property
     def facts(self) -> tuple[Any, ...]:
         """All fields, for a signature."""
-        return (
-            self.shape,
-            self.dtype,
-            self.strides,
-            self.opaque,
-            self.constant,
-            self.limits,
-            self.value,
-        )
+        return tuple(vars(self).values())
 
     @property
     def count(self) -> int:
@@ -212,11 +204,8 @@ def _constant_facts(value: Value, port: str) -> dict[str, Any]:
     if stored is None:
         return {}
     if value.dtype in _INTEGERS:
-        elements = (
-            stored
-            if stored.dtype.itemsize == 1 and value.dtype in ("s8", "u8")
-            else (unpacked(stored, value.shape, value.dtype).astype(np.int8))
-        )
+        plain = stored.dtype.itemsize == 1 and value.dtype in ("s8", "u8")
+        elements = stored if plain else unpacked(stored, value.shape, value.dtype).astype(np.int8)
         low, high = int(elements.min(initial=0)), int(elements.max(initial=0))
         return {"constant": True, "limits": (_power(low), _power(high))}
     if stored.size == 1 and value.dtype != "boolean" and port not in ("scales", "zps"):
