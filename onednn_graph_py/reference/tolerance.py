@@ -118,8 +118,7 @@ def _convolution_terms(call: Call) -> int:
 
 
 def _weights_terms(call: Call) -> int:
-    positions = (o.count() // max(_channels(call, o), 1) for o in call.inputs[:2])
-    return min(positions)
+    return min(o.count() // max(_channels(call, o), 1) for o in call.inputs[:2])
 
 
 def _window_terms(call: Call) -> int:

@@ -297,9 +297,7 @@ def attention_order(group: Group, op: Op, conditions: Conditions) -> Answer:
     remedy=SPLIT,
 )
 def operand_twice_in_attention(group: Group, op: Op, conditions: Conditions) -> Answer:
-    if not group.has("MatMul") or not reads_twice(group, op):
-        return False
-    return Hit("one tensor as both inputs")
+    return group.has("MatMul") and reads_twice(group, op) and Hit("one tensor as both inputs")
 
 
 # -- training

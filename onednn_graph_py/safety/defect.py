@@ -200,11 +200,7 @@ class Defect:
 
 
 def defect(
-    what: str,
-    needs: Needs,
-    *where: Where,
-    effect: Effect = WRONG,
-    remedy: str = "",
+    what: str, needs: Needs, *where: Where, effect: Effect = WRONG, remedy: str = ""
 ) -> Callable[[Predicate], Defect]:
     """Make a row of a predicate, whose name it gets; see `Defect` for the parameters."""
 

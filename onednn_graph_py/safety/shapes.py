@@ -24,27 +24,19 @@ def _outputs_of(op: Op, shapes: Mapping[int, Shape]) -> list[Shape]:
     return made
 
 
-def _replaced(known: Shape, shape: Shape) -> Shape:
-    """Return the shape, with unknown dims taken from `known`."""
-    return known if shape is None else merged(shape, known)
-
-
 def shapes_of(ops: Sequence[Op], given: Mapping[int, Tensor]) -> dict[int, Shape]:
     """Infer the shapes of a partition's tensors by id, and check that they fit together.
 
-    - `ops`: the ops, in any order
-    - `given`: tensors that compile was given, by id
     - returns: each tensor's shape, as far as it is known
     - raises `InvalidGraphOpError`: an op depends on its own output
     - raises `InvalidShapeError`: shapes don't fit together, or kernels have no arrays for their
       ranks
     """
     shapes: dict[int, Shape] = {}
-    for op in ops:
-        for t in (*op.inputs, *op.outputs):
-            shapes[t.id] = _replaced(shapes.get(t.id), t.shape)
-    for id, t in given.items():
-        shapes[id] = _replaced(shapes.get(id), t.shape)
+    said = [(t.id, t.shape) for op in ops for t in (*op.inputs, *op.outputs)]
+    for id, shape in (*said, *((id, t.shape) for id, t in given.items())):
+        known = shapes.get(id)
+        shapes[id] = known if shape is None else merged(shape, known)
     waiting_for = {t.id for op in ops for t in op.outputs}
     left = ops
     while left:  # once, if each op follows those that it reads from

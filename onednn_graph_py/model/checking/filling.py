@@ -147,11 +147,6 @@ def _size(fill: Fill) -> Size:
     return Size(0.0, 0.0)  # the values of a mask that hide nothing
 
 
-def _whole(found: IntegerRange) -> Fill:
-    low, high = found.bounds
-    return Fill("whole", low, high)
-
-
 def fills_of(
     builder: GraphBuilder, shapes: Mapping[int, tuple[int, ...]] | None = None
 ) -> dict[int, Fill]:
@@ -168,7 +163,7 @@ def fills_of(
         ranges = fitted(builder.nodes, ranges, known, every)
         known |= {i: r.size for i, r in ranges.items()}
         fills |= _of_the_size_of_sums(builder, fills, readers, sizes(builder.nodes, known, every))
-    return fills | {i: _whole(r) for i, r in ranges.items()}
+    return fills | {i: Fill("whole", *r.bounds) for i, r in ranges.items()}
 
 
 def _of_the_size_of_sums(
@@ -196,7 +191,7 @@ def fill_of_constant(builder: GraphBuilder, value: Value) -> Fill:
         return found
     elements = unpacked(value.data, value.shape, value.dtype)
     if not elements.size:
-        return _whole(found)
+        return Fill("whole", *found.bounds)
     return Fill("whole", float(elements.min()), float(elements.max()))
 
 

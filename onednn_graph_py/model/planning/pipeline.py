@@ -4,10 +4,8 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ... import _core
 from ...base.errors import InvalidGraphError
@@ -20,6 +18,7 @@ from . import partitions
 from .arena import lay_out
 from .choosing import add
 from .engines import engine_of
+from .fallback import reference_function
 from .forms import note_measured
 from .options import CompileOptions
 from .plan import Plan, PlannedStep, Slot
@@ -173,9 +172,5 @@ def _whole_tensor(draft: PlanDraft, value: Value) -> int | None:
 def _copy_step(value: Value, lt: _core.logical_tensor) -> tuple[PlannedStep, _core.logical_tensor]:
     """Make a step that fills an output which is also another output, an input or a constant."""
     copy = _core.logical_tensor(new_id(), lt.get_data_type(), lt.get_dims(), "strided")
-
-    def compute(inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[Any]]) -> None:
-        outputs[0][...] = inputs[0]
-
     node = Node(new_id(), "Reorder", "copy", (value,), (), {}, "")
-    return PlannedStep((node,), None, compute, [lt], [copy]), copy
+    return PlannedStep((node,), None, reference_function(node, {}), [lt], [copy]), copy

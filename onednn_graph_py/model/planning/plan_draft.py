@@ -1,7 +1,5 @@
 """A plan in the making: `PlanDraft`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager

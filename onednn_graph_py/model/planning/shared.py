@@ -3,7 +3,6 @@
 import itertools
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ... import _core
@@ -29,15 +28,11 @@ Grouping = list[tuple[Nodes, _core.partition | None]]
 """Groups of ops with their partitions; None if oneDNN can't run the ops."""
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A group, by the ids of its ops, and the partition that all plans compile.
+_Part = tuple[tuple[int, ...], _core.partition | None]
+"""A group, by the ids of its ops, and the partition that all plans compile.
 
-    Without a partition each plan makes its own, of a graph with the plan's shapes.
-    """
-
-    ids: tuple[int, ...]
-    partition: _core.partition | None
+Without a partition each plan makes its own, of a graph with the plan's shapes.
+"""
 
 
 class Way(NamedTuple):
@@ -145,19 +140,16 @@ class Shared:
             if parts is None:
                 made = ordered(partition(nodes))
                 self._parts[key] = [
-                    _Part(tuple(n.id for n in group), self._common(group, found, strict))
+                    (tuple(n.id for n in group), self._common(group, found, strict))
                     for group, found in made
                 ]
                 by_group = zip(made, self._parts[key], strict=True)
-                return [(group, part.partition or own) for (group, own), part in by_group]
+                return [(group, common or own) for (group, own), (_, common) in by_group]
         by_id = {n.id: n for n in nodes}
         grouping: Grouping = []
-        for part in parts:
-            group = tuple(by_id[i] for i in part.ids)
-            if part.partition is None:
-                grouping += ordered(partition(group))
-            else:
-                grouping.append((group, part.partition))
+        for ids, common in parts:
+            group = tuple(by_id[i] for i in ids)
+            grouping += ordered(partition(group)) if common is None else [(group, common)]
         return grouping
 
     def _common(

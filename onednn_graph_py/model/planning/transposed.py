@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ...ops.lookup import with_attribute, with_trait
 from ..building.builder import Readers
 from ..building.foreign import ForeignNode
-from ..building.value import Node, Value
+from ..building.value import Node
 
 # Ops with fast kernels for all strides.
 _BY_STRIDES = with_trait("product") | with_trait("moves") | {"Concat"}
@@ -56,16 +56,12 @@ def row_major_results(nodes: Sequence[Node], readers: Readers) -> set[int]:
     weights = {
         n.inputs[1].id
         for n in nodes
-        if n.kind == "MatMul" and _rank(n.inputs[1]) == 3 and _rank(n.outputs[0]) == 4
+        if n.kind == "MatMul" and [len(v.shape or ()) for v in (n.inputs[1], *n.outputs)] == [3, 4]
     }
     weights -= {
         n.outputs[0].id for n in nodes if n.kind == "StaticTranspose" and n.attrs["order"][0] == 0
     }
     return weights | found
-
-
-def _rank(value: Value) -> int | None:
-    return None if value.shape is None else len(value.shape)
 
 
 def read_without_gaps(nodes: Sequence[Node], readers: Readers) -> set[int]:
