@@ -16,10 +16,7 @@ _UNIT = {"qtype": "per_tensor", "scales": (1.0,)}
 
 
 def _constant(ops: Ops, array: npt.ArrayLike) -> Value:
-    elements = np.ascontiguousarray(array, np.float32)
-    made = ops.value(elements.shape, "f32")
-    made.data = elements
-    return made
+    return ops.constant(np.ascontiguousarray(array, np.float32), "f32")
 
 
 def _in_f32(ops: Ops, value: Value) -> Value:
