@@ -237,6 +237,14 @@ def _quantized_margin(node: Node, exact: Values, margins: Mapping[int, float]) -
     return widest
 
 
+def _compared_margin(node: Node, exact: Values, margins: Mapping[int, float]) -> Array:
+    """Return 1 where numbers that are compared are as near as they may be off, else 0."""
+    one, other = (exact[v.id].astype(np.float64) for v in node.inputs)
+    off = _BEYOND_SAMPLES * sum(margins[v.id] for v in node.inputs)
+    with np.errstate(invalid="ignore"):  # infinities are equal, or far from each other
+        return np.asarray((off > 0) & (np.abs(one - other) <= off), np.float64)
+
+
 def _differences(got: Array, want: Array) -> Array:
     """Return elements' differences: 0 for equal infinities or two NaNs, infinite for one NaN."""
     with np.errstate(all="ignore"):
@@ -316,6 +324,8 @@ class Expected:
         producer = value.producer
         if producer is not None and producer.kind in with_trait("quantizes"):
             allowed = _quantized_margin(producer, self._exact, self._margins)
+        elif producer is not None and producer.kind == "GreaterEqual":
+            allowed = _compared_margin(producer, self._exact, self._margins)
         else:
             wide = want.astype(np.float64)
             rounding = 2 * _epsilon(value.dtype) * np.abs(np.where(np.isfinite(wide), wide, 0.0))
