@@ -165,7 +165,7 @@ class OnnxModel:
         InvalidArgumentsError
             The model has no such result, or only a subgraph has it.
         """
-        names = tuple(outputs)
+        names = (outputs,) if isinstance(outputs, str) else tuple(map(str, outputs))
         with self._lock:
             if names not in self._between:
                 self._between[names] = self._ending(names)
@@ -176,7 +176,7 @@ class OnnxModel:
         """Return the same model with other outputs."""
         model = self._model.clone()
         made = [(f"{n.name}:{i}", v) for n in model.graph for i, v in enumerate(n.outputs)]
-        known = dict(made) | {v.name or "": v for _, v in made}
+        known = {name: v for name, v in made if name[0] != ":"} | {v.name or "": v for _, v in made}
         for name in names:
             if name not in known:
                 hint = did_you_mean(name, known)

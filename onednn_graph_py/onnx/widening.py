@@ -17,6 +17,9 @@ def widened(model: ir.Model) -> None:
     """
     narrow = {TYPES[name] for name in ("f16", "bf16") if lacks(name)}
     graph = model.graph
+    edges = (*graph.inputs, *graph.outputs)
+    if any(v.dtype in narrow and not isinstance(v.type, ir.TensorType) for v in edges):
+        return  # sequences
     if any(n.op_type == "BitCast" for n in graph) or any(v.dtype is None for v in graph.outputs):
         return  # it reads bits, or does not say what its outputs are
     given = [(v, v.dtype) for v in graph.inputs if v.dtype in narrow]

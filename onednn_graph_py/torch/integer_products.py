@@ -1,5 +1,7 @@
 """Products by weights of 8 bits, as torchao writes them, as one call each: `int8_linear`."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeGuard
 

@@ -1,5 +1,7 @@
 """A part of a graph that runs in oneDNN: `Region`."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any

@@ -244,13 +244,17 @@ def test_an_engine_with_allocator_past_the_last_is_refused():
 
 @host_memory
 def test_clear_caches_gives_back_what_waits_for_the_next_call():
-    og.clear_caches()
-    size, engine = 1 << 20, og.make_engine_with_allocator("cpu", 0, og.allocator())
-    tensor = og.tensor(og.logical_tensor(0, "s8", [size], "strided"), engine)
-    del tensor
-    assert size <= og._core._release_kept_blocks() < size + 4096
-    assert og._core._release_kept_blocks() == 0
-    tensor = og.tensor(og.logical_tensor(0, "s8", [size], "strided"), engine)
-    del tensor
-    og.clear_caches()
-    assert og._core._release_kept_blocks() == 0
+    python("""
+        import onednn_graph_py as og
+
+        og.clear_caches()
+        size, engine = 1 << 20, og.make_engine_with_allocator("cpu", 0, og.allocator())
+        tensor = og.tensor(og.logical_tensor(0, "s8", [size], "strided"), engine)
+        del tensor
+        assert size <= og._core._release_kept_blocks() < size + 4096
+        assert og._core._release_kept_blocks() == 0
+        tensor = og.tensor(og.logical_tensor(0, "s8", [size], "strided"), engine)
+        del tensor
+        og.clear_caches()
+        assert og._core._release_kept_blocks() == 0
+    """)

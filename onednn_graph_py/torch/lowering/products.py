@@ -1,5 +1,7 @@
 """Matrix products, convolutions and attention."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """The ops that torchao's quantizations leave in a graph."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import torch

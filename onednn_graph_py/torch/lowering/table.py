@@ -1,5 +1,7 @@
 """The table of lowerings: for each of torch's ops a function that adds it to a `GraphBuilder`."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
