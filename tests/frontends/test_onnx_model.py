@@ -718,6 +718,7 @@ def test_results_between_nodes_are_computed_by_name():
         np.testing.assert_allclose(total, np.sin(h).sum().reshape(1, 1), rtol=1e-4, atol=1e-4)
         (alone,) = front.load(nameless).run({"x": x}, outputs=["y"])
         np.testing.assert_allclose(alone, loaded(x), rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(front.load(nameless).run(x, outputs="y"), [alone])
     with pytest.raises(og.InvalidArgumentsError, match="node9:0"):
         loaded.run(x, outputs=["node9:0"])
 
@@ -732,6 +733,19 @@ HALF = f"""g (float16[n,8] x, float16[n,8] z) => (float16[n,4] y, float16[n,8] i
     u = If (c) <then_branch = a () => (float16[n,8] p) {{ p = Mul (t, l) }},
                 else_branch = b () => (float16[n,8] q) {{ q = Neg (t) }}>
     m = Relu (u) y = MatMul (m, w) i = Identity (x) }}"""
+
+
+def test_a_sequence_of_f16_stays_one():
+    helper = onnx.helper
+    x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT16, [1, 4])
+    s = helper.make_tensor_sequence_value_info("s", onnx.TensorProto.FLOAT16, None)
+    graph = helper.make_graph(
+        [helper.make_node("SequenceConstruct", ["x", "x"], ["s"])], "g", [x], [s]
+    )
+    opsets = [helper.make_opsetid("", 18)]
+    model = front.load(helper.make_model(graph, opset_imports=opsets, ir_version=9))
+    array = np.float16([[1, 2, 70, -3]])
+    np.testing.assert_array_equal(model(array), [array, array])
 
 
 @pytest.mark.parametrize("rows", [3, 7])

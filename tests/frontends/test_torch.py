@@ -1211,6 +1211,9 @@ def test_an_export_is_compared_with_its_module(monkeypatch):
     given = {"dynamic_shapes": ({0: dim}, None), "check": True}
     front.export(Product(), (x, y), **given)
     assert sizes[-3:] == [(7, 5), (11, 5), (4, 5)]
+    nothing = Product()
+    nothing.forward = lambda x, y: (x @ y, x[:0])
+    front.export(nothing, (x, y), check=True)
     traced = exported._traced
 
     def wrong(*args):
