@@ -45,13 +45,17 @@ int destroying = 0;           // what may destroy kernels; with the GIL held
 // Made before what oneDNN keeps for the thread, so it ends after that.
 struct own_thread {
     bool is_ending = false;
+    bool outlives_python = false;  // a thread of somebody else's, for which nobody waits then
     void begin_end() {
+        if (outlives_python) return;
         is_ending = true;
         ++ending;
     }
     void go_on() {
-        if (is_ending) --ending;
+        if (!is_ending) return;
+        --ending;
         is_ending = false;
+        outlives_python = true;
     }
     ~own_thread() { go_on(); }
 };
@@ -78,13 +82,13 @@ void wait_while(Condition &&condition, std::chrono::seconds longest = patience) 
 
 void wait_for_ends() {
     wait_while(threads_end, patience_with_ends);
-    only_without_python = ending;
+    only_without_python = ending - this_thread.is_ending;
 }
 
 // Runs with the GIL held, in a child or at Python's end also for other threads.
 void end_python_part(PyObject *capsule) {
     if (PyCapsule_GetPointer(capsule, nullptr) != &this_thread) return;
-    wait_while([] { return destroying > 0; });
+    wait_while([] { return destroying > 0; }, patience_with_ends);
     this_thread.begin_end();
     forks::is_known_thread = false;
 }

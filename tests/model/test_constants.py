@@ -5,9 +5,14 @@ import itertools
 import textwrap
 
 import numpy as np
+import pytest
 from graphs import OWN_BLOCKS, python, whole
 
 import onednn_graph_py as og
+from onednn_graph_py.base.dtypes import numpy_dtype
+from onednn_graph_py.machine.constant_cache import empty_constants
+from onednn_graph_py.machine.cpu import lacks
+from onednn_graph_py.model.running.renewing import follows
 
 
 def product(weights, rows=4, **options):
@@ -320,3 +325,24 @@ def test_a_cache_that_is_turned_off_under_a_model_is_an_error():
         assert (model(x) == 64).all()
     """)
     assert done.returncode == 0
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # where the CPU has no bf16
+@pytest.mark.parametrize("types", [["bf16"], ["bf16", "f32"]])
+def test_other_numbers_are_followed_through_one_conversion(types):
+    b = og.GraphBuilder()
+    x = b.input((4, 64), types[-1])
+    w = b.constant(np.ones((64, 32), np.float32))
+    for dtype in types:
+        w = b.add_op("TypeCast", [w], {}, outputs=[(None, dtype)])
+    b.output(x @ w)
+    ones = np.ones((4, 64), numpy_dtype(types[-1]))
+    model = b.compile()
+    assert (model(ones) == 64).all()
+    twos = np.full((64, 32), 2, np.float32)
+    followed = follows(model, [(b.constants[0], twos)])
+    # Without bf16 the weights are converted again.
+    assert followed == (len(types) == 1 and not lacks("bf16"))
+    if followed:
+        empty_constants()
+        assert (model(ones) == 128).all()

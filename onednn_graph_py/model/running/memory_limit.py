@@ -40,7 +40,11 @@ class MemoryLimit:
         """Count a model's constants from now on, or raise if they do not fit."""
         with self._lock:
             self._models.add(model)
-        self.require_constants(self._constants())
+            try:
+                self.require_constants(self._constants())
+            except InvalidArgumentsError:
+                self._models.discard(model)
+                raise
 
     def require_constants(self, nbytes: int) -> None:
         """Raise `InvalidArgumentsError` if constants alone take more than the limit."""

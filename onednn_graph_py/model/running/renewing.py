@@ -29,6 +29,8 @@ def follows(model: CompiledGraph, written: Sequence[tuple[Value, Array]]) -> boo
 
     - `written`: constants with their elements: in the same memory, or to be copied there
     """
+    if model.stats().evictions:
+        return False  # somebody may still run a set of shapes that was dropped
     stale = {v.id for v, _ in written}
     read: set[int] = set()
     scores = [n.inputs[0].shape or (-1,) for n in model.builder.nodes if n.kind == "SoftMax"]
@@ -46,12 +48,14 @@ def follows(model: CompiledGraph, written: Sequence[tuple[Value, Array]]) -> boo
         # The number of a single element, and those of integers, may have become attributes.
         if value.id not in read or elements.size == 1 or elements.dtype.kind in "biu":
             return False
+        if value.data is None:
+            return False
     memory = [v.data for v in model.builder.constants if v.data is not None]
     kept = set(map(id, memory))
     copies = [(v.data, e) for v, e in written if v.data is not None and not _same(v.data, e)]
     for shapes in model.sizes:
         plan = model.specialization(shapes).plan
-        casts, others = _computed(plan, stale)
+        casts, others = _computed(plan, stale, {v.id for v in model.builder.constants})
         for id_, slot in plan.slots.items():
             array = plan.constants[slot.at] if slot.where == "constant" else None
             if array is None or id(array) in kept or _lies_in(array, memory):
@@ -81,10 +85,13 @@ def _lies_in(array: Array, memory: Sequence[Array]) -> bool:
     return any(a.ctypes.data <= array.ctypes.data < a.ctypes.data + a.nbytes for a in memory)
 
 
-def _computed(plan: Plan, stale: set[int]) -> tuple[dict[int, Array], set[int]]:
+def _computed(plan: Plan, stale: set[int], own: set[int]) -> tuple[dict[int, Array], set[int]]:
     """Return what is converted of stale constants, by the result's id, and all that is computed.
 
-    What is computed of stale ones is added to them.
+    What is computed of stale ones is added to them, and of constants that a rule wrote, which may
+    have elements of stale ones.
+
+    - `own`: the constants that the builder has
     """
     casts: dict[int, Array] = {}
     made: set[int] = set()
@@ -92,10 +99,15 @@ def _computed(plan: Plan, stale: set[int]) -> tuple[dict[int, Array], set[int]]:
         for node in nodes:
             results = {v.id for v in node.outputs}
             made |= results
-            if stale.isdisjoint(v.id for v in node.inputs):
+            known = own | made
+            if not any(
+                v.id in stale or (v.id not in known and v.data is not None and v.data.size > 1)
+                for v in node.inputs
+            ):
                 continue
             stale |= results
-            elements = node.inputs[0].data
+            source = node.inputs[0]
+            elements = source.data if source.id in own else None
             if node.kind in _CASTS and len(nodes) == 1 and elements is not None:
                 casts[results.pop()] = elements
     return casts, made
