@@ -8,7 +8,7 @@ from ..model.building.value import Value
 from .arguments import FLOATS, need_choice, need_rank, need_shape, need_type, need_value, operand
 from .compressed import Compressed, Matrix
 from .parts import ACTIVATIONS, activated, op, part
-from .tokens import rounded, with_dims
+from .tokens import rounded, with_dims, zero_point
 
 
 def linear(
@@ -134,7 +134,7 @@ def _product(integers: Value, matrix: Matrix, name: str | None) -> Value:
     b = integers.builder
     if matrix.rows != slice(0, (integers.shape or ())[-1]):
         integers = integers[..., matrix.rows]
-    one = {"qtype": "per_tensor", "scales": [1.0]}
+    one = {"qtype": "per_tensor", "scales": [1.0], "zps": [zero_point(integers)]}
     left = op(b, "Dequantize", integers, dtype="f32", name=part(name, "x"), **one)
     right = op(
         b, "Dequantize", b.constant(matrix.integers, copy=None), dtype="f32", qtype="per_channel",

@@ -132,16 +132,27 @@ def _averaged(x: Array, size: Sequence[int | None]) -> Array:
 
 
 _ALIKE = """
-__and__=bitwise_and __or__=bitwise_or _unsafe_view=reshape abs arange bitwise_and bitwise_not
-bitwise_or cos eq=equal exp flip full full_like ge=greater_equal gt=greater isnan le=less_equal log
-logical_and logical_not logical_or lt=less maximum minimum mul=multiply ne=not_equal neg=negative
-ones ones_like pow=power remainder repeat=tile sin tril triu view=reshape where zeros zeros_like
+abs arange bitwise_and bitwise_not bitwise_or cos exp flip full full_like isnan log logical_and
+logical_not logical_or maximum minimum ones ones_like remainder sin tril triu where zeros zeros_like
 """
 
-HOST: dict[str, Callable[..., Any]] = {
-    **{n.partition("=")[0]: getattr(np, n.rpartition("=")[2]) for n in _ALIKE.split()},
+HOST: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in _ALIKE.split()} | {
     "add": lambda x, y, alpha=1: x + y * alpha,
     "sub": lambda x, y, alpha=1: x - y * alpha,
+    "mul": np.multiply,
+    "neg": np.negative,
+    "pow": np.power,
+    "repeat": np.tile,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "__and__": np.bitwise_and,
+    "__or__": np.bitwise_or,
+    "view": np.reshape,
+    "_unsafe_view": np.reshape,
     "clamp": lambda x, low=None, high=None: np.clip(x, low, high),
     "cumsum": lambda x, dim: np.cumsum(x, dim),
     "index": lambda x, indices: x[tuple(slice(None) if i is None else i for i in indices)],

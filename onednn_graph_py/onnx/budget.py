@@ -17,11 +17,23 @@ MOST_WORK = 1 << 30
 
 _PYTHON = 300  # how much longer a loop of Python takes for an element than NumPy
 
-_LOOPS = """
-CausalConvWithState Col2Im GatherND GlobalLpPool GlobalMaxPool LRN LinearAttention ReverseSequence
-Scatter ScatterElements ScatterND TensorScatter TfIdfVectorizer
-"""
-LOOPS = frozenset(_LOOPS.split())
+LOOPS = frozenset(
+    {
+        "CausalConvWithState",
+        "Col2Im",
+        "GatherND",
+        "GlobalLpPool",
+        "GlobalMaxPool",
+        "LRN",
+        "LinearAttention",
+        "ReverseSequence",
+        "Scatter",
+        "ScatterElements",
+        "ScatterND",
+        "TensorScatter",
+        "TfIdfVectorizer",
+    }
+)
 """Ops whose reference visits each element in Python; those of other domains than ONNX's do."""
 
 

@@ -20,17 +20,44 @@ MOST_KNOWN = 1 << 30
 QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 """Ops on weights that oneDNN runs in fewer bytes, or fuses."""
 
-_RANDOM = """
-RandomNormal RandomUniform RandomNormalLike RandomUniformLike Bernoulli Multinomial Dropout
-"""
-RANDOM = frozenset(_RANDOM.split())
+RANDOM = frozenset(
+    {
+        "RandomNormal",
+        "RandomUniform",
+        "RandomNormalLike",
+        "RandomUniformLike",
+        "Bernoulli",
+        "Multinomial",
+        "Dropout",
+    }
+)
 
-_SLOW = """
-Conv ConvTranspose ConvInteger DeformConv QLinearConv LSTM GRU RNN Resize Upsample GridSample
-RoiAlign MaxPool AveragePool LpPool MaxUnpool DFT STFT Attention NonMaxSuppression ImageDecoder
-RegexFullMatch
-"""
-SLOW = frozenset(_SLOW.split())
+SLOW = frozenset(
+    {
+        "Conv",
+        "ConvTranspose",
+        "ConvInteger",
+        "DeformConv",
+        "QLinearConv",
+        "LSTM",
+        "GRU",
+        "RNN",
+        "Resize",
+        "Upsample",
+        "GridSample",
+        "RoiAlign",
+        "MaxPool",
+        "AveragePool",
+        "LpPool",
+        "MaxUnpool",
+        "DFT",
+        "STFT",
+        "Attention",
+        "NonMaxSuppression",
+        "ImageDecoder",
+        "RegexFullMatch",
+    }
+)
 """Ops whose reference is a loop in Python, or takes time and memory that dims do not tell; they run
 as those on other numbers do."""
 
@@ -38,10 +65,20 @@ MISTAKEN = frozenset({"BatchNormalization", "LRN"})
 """Ops whose reference computes something else: it moves statistics before opset 14, and sums over
 channels for as many as there are images."""
 
-_MOVES = """
-Reshape Flatten Squeeze Unsqueeze Transpose Expand Slice Split Identity Gather
-"""
-MOVES = frozenset(_MOVES.split())
+MOVES = frozenset(
+    {
+        "Reshape",
+        "Flatten",
+        "Squeeze",
+        "Unsqueeze",
+        "Transpose",
+        "Expand",
+        "Slice",
+        "Split",
+        "Identity",
+        "Gather",
+    }
+)
 """Ops that touch no element; a region of nothing else is worth nothing."""
 
 TYPED = frozenset({"BitCast", "CastLike"})  # ops that read the type of an operand

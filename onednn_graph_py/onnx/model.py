@@ -53,11 +53,13 @@ from .programs import Entry, Programs
 from .report import OnnxReport, reported
 from .rivals import Rival
 from .survey import Section
-from .tensors import NUMPY, SEQUENCE, Shape, dtype_of, name_of
-from .verifying import verified
+from .tensors import SEQUENCE, Shape, dtype_of, name_of
+from .verifying import rounding_of, verified
 
 if TYPE_CHECKING:
     from ..tools.explaining.explanation import Explanation
+
+MOST_BETWEEN = 8  # sets of results between nodes, for each of which a model is kept
 
 
 class OnnxModel:
@@ -154,7 +156,8 @@ class OnnxModel:
             As a call takes them.
         outputs : iterable of str
             Names of results, or ``NODE:0`` for the first one of a node. The nodes that they need
-            are compiled by themselves.
+            are compiled by themselves, with a memory limit of their own, and stay for the latest
+            8 such sets.
 
         Returns
         -------
@@ -167,9 +170,11 @@ class OnnxModel:
         """
         names = (outputs,) if isinstance(outputs, str) else tuple(map(str, outputs))
         with self._lock:
-            if names not in self._between:
-                self._between[names] = self._ending(names)
-        made = self._between[names](*arrays, **named)
+            model = self._between.pop(names, None) or self._ending(names)
+            self._between[names] = model
+            if len(self._between) > MOST_BETWEEN:
+                del self._between[next(iter(self._between))]
+        made = model(*arrays, **named)
         return made if isinstance(made, tuple) else (made,)
 
     def _ending(self, names: tuple[str, ...]) -> OnnxModel:
@@ -377,8 +382,9 @@ class OnnxModel:
         seed : int
         rtol, atol : float
             What is allowed, relative to the largest number of an output, and absolute. By default
-            `rtol` is 1e-4, and 0.05 if anything is computed in 8 bits or an output has 16, as other
-            runtimes round at other places.
+            `rtol` is 1e-4, and 0.05 if anything is computed in 8 bits, as other runtimes round
+            at other places; where an output has 16 bits, what rounding each node's result
+            makes.
 
         Returns
         -------
@@ -393,8 +399,8 @@ class OnnxModel:
         made = self(inputs)
         results = made if isinstance(made, tuple) else (made,)
         if rtol is None:
-            short = any(getattr(r, "dtype", None) in (NUMPY["f16"], NUMPY["bf16"]) for r in results)
-            rtol = RTOL_INT8 if short or self.report().has_int8 else RTOL
+            rounding = rounding_of(results, len(self._model.graph))
+            rtol = RTOL_INT8 if self.report().has_int8 else max(RTOL, rounding)
         return verified(
             packing.proto_of(self._model), inputs, self.output_names, results, rtol, atol
         )

@@ -10,8 +10,20 @@ PRODUCTS = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 MOVES = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "MaxPool")
 """Ops that make no new numbers."""
 
-_FUSED = "Add Relu Sigmoid Tanh Clip LeakyRelu Elu HardSwish HardSigmoid Gelu Abs Mish"
-FUSED = tuple(_FUSED.split())
+FUSED = (
+    "Add",
+    "Relu",
+    "Sigmoid",
+    "Tanh",
+    "Clip",
+    "LeakyRelu",
+    "Elu",
+    "HardSwish",
+    "HardSigmoid",
+    "Gelu",
+    "Abs",
+    "Mish",
+)
 """Ops that oneDNN computes together with a product before them."""
 
 

@@ -11,11 +11,18 @@ from .options import Options
 from .placement import merged, move
 from .quantized_weights import prepare
 
-_QUANTIZED = """
-QuantizeLinear DequantizeLinear DynamicQuantizeLinear MatMulInteger ConvInteger MatMulNBits
-DynamicQuantizeMatMul MatMulIntegerToFloat
-"""
-QUANTIZED = frozenset(_QUANTIZED.split())
+QUANTIZED = frozenset(
+    {
+        "QuantizeLinear",
+        "DequantizeLinear",
+        "DynamicQuantizeLinear",
+        "MatMulInteger",
+        "ConvInteger",
+        "MatMulNBits",
+        "DynamicQuantizeMatMul",
+        "MatMulIntegerToFloat",
+    }
+)
 
 
 def rewrite(model: ir.Model, options: Options) -> bool:

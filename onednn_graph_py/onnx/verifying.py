@@ -10,7 +10,9 @@ import onnx
 from ..model.checking.expected import OutputCheck, Verification, compared
 from .islands import Island
 from .options import Options
-from .tensors import dtype_of
+from .tensors import NUMPY, dtype_of
+
+_UNITS = {"f16": 2.0**-10, "bf16": 2.0**-7}  # the distance of 1 from the next number
 
 
 def verified(
@@ -32,6 +34,16 @@ def verified(
         for name, got, want in zip(names, results, made, strict=True)
     ]
     return Verification(tuple(checks), island.runs_in)
+
+
+def rounding_of(results: Sequence[Any], nodes: int) -> float:
+    """Return how far results of 16 bits may be off, relative to the largest, if each node rounds.
+
+    The roundings of so many nodes add up at random.
+    """
+    types = {getattr(r, "dtype", None) for r in results}
+    units = [unit for name, unit in _UNITS.items() if NUMPY[name] in types]
+    return 2 * max(units, default=0.0) * float(nodes**0.5)
 
 
 def _checked(name: str, got: Any, want: Any, rtol: float, atol: float) -> OutputCheck:

@@ -41,14 +41,25 @@ def widened(model: ir.Model) -> None:
         graph.outputs[i] = result
 
 
+def _rounds(node: ir.Node, narrow: set[ir.DataType]) -> bool:
+    """Return whether a Cast and one behind it only round, as files do that imitate f16."""
+    to = node.attributes.get("to")
+    if node.op_type != "Cast" or to is None or to.value not in narrow:
+        return False
+    (result,) = node.outputs
+    readers = [reader.op_type for reader, _ in result.uses()]
+    return bool(readers) and set(readers) == {"Cast"} and not result.is_graph_output()
+
+
 def _widen(graph: ir.Graph, narrow: set[ir.DataType]) -> None:
     weights = graph.initializers.values()
-    for value in (*graph.inputs, *weights, *(v for node in graph for v in node.outputs)):
+    nodes = [node for node in graph if not _rounds(node, narrow)]
+    for value in (*graph.inputs, *weights, *(v for node in nodes for v in node.outputs)):
         if value.dtype in narrow:
             value.type = ir.TensorType(_FLOAT)
             if value.const_value is not None:
                 value.const_value = _wide(value.const_value)
-    for node in graph:
+    for node in nodes:
         for name, attribute in node.attributes.items():
             if attribute.type == ir.AttributeType.TENSOR and attribute.value.dtype in narrow:
                 node.attributes[name] = ir.AttrTensor(name, _wide(attribute.value))

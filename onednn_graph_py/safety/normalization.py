@@ -100,11 +100,17 @@ def batch_norm_gradient_of_one_output(group: Group, op: Op, conditions: Conditio
     return len(op.outputs) == 1
 
 
-_KINDS = """
-BatchNormForwardTraining BatchNormInference BatchNormTrainingBackward DynamicDequantize
-DynamicQuantize GroupNorm LayerNorm LayerNormBackward RMSNorm
-"""
-_WITH_PARAMETERS = {*_KINDS.split()}
+_WITH_PARAMETERS = {
+    "BatchNormForwardTraining",
+    "BatchNormInference",
+    "BatchNormTrainingBackward",
+    "DynamicDequantize",
+    "DynamicQuantize",
+    "GroupNorm",
+    "LayerNorm",
+    "LayerNormBackward",
+    "RMSNorm",
+}
 
 
 @defect(

@@ -17,7 +17,7 @@ from ..ops.lookup import with_trait
 from .attention import attention_by_heads
 from .calls import Op
 from .defect import FORM, SLOW, Answer, Needs, Where, defect
-from .facts import BINARY, attention
+from .facts import BINARY, attention, stored
 from .group import Group
 from .post_ops import ELEMENTWISE, Wide, primitive_of
 
@@ -195,12 +195,18 @@ def row_by_large_matrix(group: Group, op: Op, conditions: Conditions) -> Answer:
     weights, x = group.tensor(op.inputs[1]), group.shape(op.inputs[0])
     if op.attr("transpose_a") or x is None or len(x) not in (2, 3) or math.prod(x[:-1]) != 1:
         return False
+    if weights.data is None:
+        weights = stored(group, op.inputs[1])
+        # Without VNNI oneDNN packs the weights of integers at each call.
+        if weights.dtype != "s8" or conditions.has("vnni"):
+            return False
     matrix = weights.data
     if matrix is None or matrix.ndim != 2 or matrix.size < _LARGE_FOR_A_ROW:
         return False
     if x[-1] % (ROW_PARTS * ROW_CHANNELS):
         return False
-    return weights.dtype == "f32" or (weights.dtype == "bf16" and conditions.has("avx512_bf16"))
+    bf16 = weights.dtype == "bf16" and conditions.has("avx512_bf16")
+    return bf16 or weights.dtype in ("f32", "s8")
 
 
 _MOST_BLOCKS = 16

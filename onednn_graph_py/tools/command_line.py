@@ -21,13 +21,19 @@ from ..base.text.progress import show_progress
 from ..base.text.table import text_table
 from ..machine.hardware.facts import cpu_data_types
 
-_COMMANDS = """
-ops=ops.command devices=machine.hardware.command replay=tools.replay.command
-compare=tools.comparing.command shrink=tools.shrinking.command capture=tools.capture.command
-export=tools.export.command explain=tools.explaining.command tune=onnx.tools.tune_command
-onnx=onnx.tools.command selftest=tools.selftest.command
-"""
-_MODULES = dict(pair.split("=") for pair in _COMMANDS.split())
+_MODULES = {
+    "ops": "ops.command",
+    "devices": "machine.hardware.command",
+    "replay": "tools.replay.command",
+    "compare": "tools.comparing.command",
+    "shrink": "tools.shrinking.command",
+    "capture": "tools.capture.command",
+    "export": "tools.export.command",
+    "explain": "tools.explaining.command",
+    "tune": "onnx.tools.tune_command",
+    "onnx": "onnx.tools.command",
+    "selftest": "tools.selftest.command",
+}
 """The commands in the order of the help, and the module that has a function ``add_COMMAND``."""
 
 # Extras, and a module that each needs.

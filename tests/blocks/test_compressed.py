@@ -7,6 +7,7 @@ from rounding import allowed, steps_of_columns
 
 import onednn_graph_py as og
 from onednn_graph_py import blocks
+from onednn_graph_py.blocks import tokens
 from onednn_graph_py.machine.cpu import largest_int8_weight
 
 rng = np.random.default_rng(0)
@@ -201,3 +202,25 @@ def test_products_are_those_of_integers():
     _, model = run(x, np.ones((64, 24), np.int8), scales=[0.1], activations="int8")
     assert any(s.ops[:3] == ("Dequantize", "Dequantize", "MatMul") for s in model.steps())
     assert {s.implementation for s in model.steps()} <= {"oneDNN", "view"}
+
+
+@pytest.mark.parametrize("size", [64, 1024])
+def test_tokens_are_unsigned_where_signed_ones_are_slow(monkeypatch, size):
+    """Sums of integers are exact, so that both give the same bits, also at the extremes."""
+    x = rng.uniform(-3, 3, (3, size)).astype(np.float32)
+    x[0], x[1, ::2] = 5, -5
+    weights = rng.integers(-64, 65, (size, 11)).astype(np.int8)
+    weights[:, 0], weights[:, 1] = 64, -64
+    scales = rng.uniform(0.5, 2, 11).astype(np.float32)
+    made = {}
+    for most, dtype in ((127, "s8"), (64, "u8")):
+        monkeypatch.setattr(tokens, "largest_int8_weight", lambda most=most: most)
+        b = og.GraphBuilder()
+        y = blocks.linear(b.input(x.shape), weights, scales=scales, activations="int8")
+        b.output(y)
+        assert [n.outputs[0].dtype for n in b.nodes if n.kind == "Quantize"] == [dtype]
+        made[dtype] = b.compile()(x)
+    np.testing.assert_array_equal(made["u8"], made["s8"])
+    steps = np.abs(x).max(1, keepdims=True) / np.float32(127)
+    sums = np.rint(x / steps).astype(np.int64) @ weights.astype(np.int64)
+    np.testing.assert_allclose(made["u8"], sums * steps * scales, rtol=2e-6)

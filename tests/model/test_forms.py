@@ -286,6 +286,14 @@ def test_the_row_of_rows_is_about_large_constants():
     assert found((1, 1024), 1040, "bf16", here._replace(isa="avx512_core_bf16", version=(3, 13)))
     assert not row_by_large_matrix.is_in(here._replace(isa="avx512_core_amx"))
 
+    b = og.GraphBuilder()
+    one = {"qtype": "per_tensor", "scales": [1.0]}
+    weights = b.constant(np.zeros((1024, 520), np.int8)).dequantize(zps=[0], **one)
+    b.output(b.input((1, 1024), "u8").dequantize(zps=[128], **one) @ weights)
+    for isa, faster in {"avx2": True, "avx512_core": True, "avx512_core_vnni": False}.items():
+        row = row_by_large_matrix.find(group_of(b), here._replace(isa=isa))
+        assert (row is not None) == faster
+
 
 # -- attention in blocks of queries
 

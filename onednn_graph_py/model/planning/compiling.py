@@ -65,7 +65,8 @@ def compile_group(draft: PlanDraft, nodes: Nodes, partition: _core.partition) ->
     reads = [draft.folded.get(i, ports.values[i]) for i in ports.reads]
     constants = [v.data for v in reads if v.data is not None]
     quantizes = any(n.kind in _QUANTIZATION for n in nodes)
-    broadcast = _broadcast(draft, nodes) if quantizes else ()
+    several = quantizes and draft.shared.has_unknown_dims
+    broadcast = _broadcast(draft, nodes) if several else ()
     if broadcast or ((constants or quantizes) and not any(map(lies_apart, constants))):
         partition = _spaced(draft, nodes, partition, broadcast)
     plain = [draft.plain(ports.values[i]) for i in ports.makes]

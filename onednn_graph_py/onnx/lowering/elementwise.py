@@ -101,13 +101,34 @@ _rows(2, {"PRelu": prelu, "SwiGLU": lambda call, x, y: _gated(call, x) * y})
 
 # -- host steps, which take less time than a call of onnxruntime
 
-_HOSTED = """
-Acos=arccos Acosh=arccosh And=logical_and ArgMax=argmax ArgMin=argmin Asin=arcsin Asinh=arcsinh
-Atan=arctan Atanh=arctanh Ceil=ceil Cos=cos Cosh=cosh Equal=equal Floor=floor Greater=greater
-GreaterOrEqual=greater_equal IsNaN=isnan Less=less LessOrEqual=less_equal Not=logical_not
-Or=logical_or Sign=sign Sin=sin Sinh=sinh Tan=tan Xor=logical_xor
-"""
-HOSTED = dict(pair.split("=") for pair in _HOSTED.split())
+HOSTED = {
+    "Acos": "arccos",
+    "Acosh": "arccosh",
+    "And": "logical_and",
+    "ArgMax": "argmax",
+    "ArgMin": "argmin",
+    "Asin": "arcsin",
+    "Asinh": "arcsinh",
+    "Atan": "arctan",
+    "Atanh": "arctanh",
+    "Ceil": "ceil",
+    "Cos": "cos",
+    "Cosh": "cosh",
+    "Equal": "equal",
+    "Floor": "floor",
+    "Greater": "greater",
+    "GreaterOrEqual": "greater_equal",
+    "IsNaN": "isnan",
+    "Less": "less",
+    "LessOrEqual": "less_equal",
+    "Not": "logical_not",
+    "Or": "logical_or",
+    "Sign": "sign",
+    "Sin": "sin",
+    "Sinh": "sinh",
+    "Tan": "tan",
+    "Xor": "logical_xor",
+}
 """NumPy's function for ops that oneDNN lacks."""
 
 _NUMBERS = {*FLOATS, "f64", "s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "boolean"}
@@ -153,9 +174,16 @@ def _folded(method: str, call: Call) -> Value:
     return first
 
 
-_FOLDED = "Add=add Div=divide Max=maximum Min=minimum Mul=multiply Sub=subtract Sum=add"
-for _pair in _FOLDED.split():
-    _op_type, _, _name = _pair.partition("=")
+_FOLDED = {
+    "Add": "add",
+    "Div": "divide",
+    "Max": "maximum",
+    "Min": "minimum",
+    "Mul": "multiply",
+    "Sub": "subtract",
+    "Sum": "add",
+}
+for _op_type, _name in _FOLDED.items():
     lowers(_op_type)(partial(_folded, _name))
 
 

@@ -14,8 +14,17 @@ from .questions import SLOW, Answer, Verdict
 
 _SHOWN_SLOW = 11
 
-_WORDS = "family cases wrong crashed avoided slow refused NumPy seconds"
-_HEADINGS = tuple(_WORDS.split())
+_HEADINGS = (
+    "family",
+    "cases",
+    "wrong",
+    "crashed",
+    "avoided",
+    "slow",
+    "refused",
+    "NumPy",
+    "seconds",
+)
 
 
 @dataclass
