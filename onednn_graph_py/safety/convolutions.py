@@ -308,9 +308,8 @@ def unreached_elements_of_transposed_convolution(
     window = slide.window
     for i, source in enumerate(slide.source.spatial):
         stride, extent = window.strides[i], window.extent(i)
-        last = (source - 1) * stride + extent - slide.begin(i)
-        beyond = slide.result.spatial[i] > last and not window.same
-        if (stride > extent and source > 1) or beyond:
+        last = (source - 1) * stride + extent - window.begin(i, 0)
+        if (stride > extent and source > 1) or slide.result.spatial[i] > last:
             return True
     return False
 

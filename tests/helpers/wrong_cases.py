@@ -1229,11 +1229,17 @@ ROWS = {
         (
             int8_convolution((1, 3, 3, 4), (1, 1, 1, 4), zero=128, strides=(3, 1), **_unreached),
             int8_convolution((1, 3, 3, 4), (3, 3, 1, 4), strides=(2, 1), **_beyond),
+            int8_convolution(
+                (1, 4, 3, 5), (2, 3, 1, 5), strides=(2, 1), auto_pad="SAME_LOWER", **_beyond
+            ),
         ),
         (
             int8_convolution((1, 3, 3, 4), (3, 1, 1, 4), zero=128, strides=(3, 1), **_unreached),
             int8_convolution(
                 (1, 3, 3, 4), (3, 3, 1, 4), strides=(2, 1), **{**_beyond, "pads_end": (1, 0)}
+            ),
+            int8_convolution(
+                (1, 4, 3, 5), (2, 3, 1, 5), strides=(2, 1), auto_pad="SAME_LOWER", **_unreached
             ),
         ),
         where=(OLD, OPENMP, before(AVX512)),
