@@ -190,6 +190,8 @@ class Island:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4  # what it says is raised
         options.intra_op_num_threads = self.options.threads or num_threads()
+        if self.options.activations != "int8":  # it rounds what integers multiply
+            options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
         if self._weights is not None:  # as a user would run it, but that it disturbs nobody else
             options.add_session_config_entry("session.force_spinning_stop", "1")
             values = map(onnxruntime.OrtValue.ortvalue_from_numpy, self._weights.values())

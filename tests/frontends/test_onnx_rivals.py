@@ -193,6 +193,27 @@ def test_sums_that_saturate_are_no_faster(timed, monkeypatch):
     assert len(timed[1]) == 1
 
 
+@pytest.mark.parametrize(("activations", "rounds"), [("file", False), ("int8", True)])
+def test_inputs_of_products_by_integers_are_rounded_if_asked_for(timed, activations, rounds):
+    """By default onnxruntime rounds what DequantizeLinear's weights multiply to 8 bits."""
+    random = np.random.default_rng(7)
+    weights = random.integers(-99, 100, (37, 23)).astype(np.int8)
+    scales = random.uniform(0.01, 0.04, 23).astype(np.float32)
+    head = '<ir_version: 8, opset_import: ["": 17]> g (float[n,37] x) => (float[n,23] y)'
+    body = "{w = DequantizeLinear<axis = 1>(q, s) y = MatMul(x, w)}"
+    model = parser.parse_model(head + body)
+    for name, numbers in (("q", weights), ("s", scales)):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(numbers, name))
+    loaded = front.load(model, activations=activations)
+    timed[0].append(THERE)
+    x = random.standard_normal((5, 37)).astype(np.float32)
+    y = loaded(x)
+    assert is_whole(loaded)
+    exact = x.astype(np.float64) @ (weights * scales.astype(np.float64))
+    rounding = 37 * 2.0**-24 * (np.abs(x) @ np.abs(weights * scales)).max()
+    assert (np.abs(y - exact).max() > rounding) == rounds
+
+
 def test_a_model_that_depends_on_numbers_runs_whole(timed):
     timed[0].append(THERE)
     body = "z = NonZero(x) t = Transpose(z) c = Cast<to=1>(t) k = Slice(t, o, p) h = MatMul(x, w)"
