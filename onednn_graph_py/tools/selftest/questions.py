@@ -23,6 +23,7 @@ from ...model.checking.expected import Expected, reference_values
 from ...model.planning.forms import always_in_forms
 from ...model.planning.work import none_is_brief
 from ...model.running.model import CompiledGraph
+from ...ops.lookup import with_trait
 from .draft import Arrays, Drawn
 from .draws import Family
 
@@ -38,6 +39,7 @@ An error turns a sign in every second sample, or in none of four, once in 16 suc
 """
 _CUBES = {"GELU", "GELUBackward", "MishBackward"}
 _ORDERING = {"Clamp", "Maximum", "MaxPool", "Minimum", "ReduceMax", "ReduceMin", "ReLU"}
+_ORDERING |= with_trait("quantizes")
 _HUGE = 1e12  # oneDNN cubes what these ops read: beyond it their results say nothing
 _PERTURB = -6  # M_PERTURB of glibc's malloc.h
 _CHEAP = 2e-3  # seconds; models that take longer are not timed
@@ -120,7 +122,7 @@ def _differences(
         raise OneDNNError("cubes of the reference's numbers overflow")
     ordered = [v.id for n in builder.nodes if n.kind in _ORDERING for v in n.inputs]
     if any(np.isnan(values[i].astype(np.float64)).any() for i in ordered):
-        raise OneDNNError("the reference orders NaN, of which oneDNN makes numbers")
+        raise OneDNNError("the reference orders or quantizes NaN, of which oneDNN makes numbers")
     for samples in _SAMPLES:
         results = [r for r in results if not all(_near(a, values[i]) for i, a in r.items())]
         if not results:
