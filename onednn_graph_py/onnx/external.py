@@ -2,10 +2,29 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+import numpy.typing as npt
 import onnx_ir as ir
 
 from ..base.errors import GraphFormatError
+from ..model.building.constant_arrays import mapped
+
+
+class MappedTensor(ir.ExternalTensor):  # type: ignore[misc]  # onnx_ir has no stubs here
+    """A tensor of a file, of which onnx_ir would map all for each tensor."""
+
+    _mapped: npt.NDArray[Any] | None = None
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """Return its numbers in the memory of the file."""
+        if self._mapped is None and self.dtype.bitwidth % 8:
+            self._mapped = super().numpy()
+        elif self._mapped is None:
+            with open(self.path, "rb") as file:
+                stored = mapped(file.fileno(), self.offset or 0, self.nbytes)
+            self._mapped = stored.view(self.dtype.numpy()).reshape(self.shape.numpy())
+        return self._mapped
 
 
 def lengths_of(tensors: Iterable[object]) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,13 @@ import onnx.helper
 import onnx_ir as ir
 
 from ..base.errors import GraphFormatError
+from .loading import subgraphs
 from .tensors import TYPES, Shape, Tensor, name_of
 
 MOST_READ = 1024
 """Elements of known inputs that shape inference reads; shapes, axes and the like have fewer."""
+
+_MOST_FACTORS = 16  # elements of floats that it reads, such as scales of a Resize
 
 
 _POOLING = frozenset({"AveragePool", "LpPool", "MaxPool"})
@@ -31,21 +35,21 @@ class NodeFacts:
     def __init__(self, node: ir.Node, opsets: Mapping[str, int]) -> None:
         self.node = node
         self.version = node.version or opsets.get(node.domain, 1)
-        self._opsets = dict(opsets)
+        self._opsets = tuple(opsets.items())
         try:
             self._proto: onnx.NodeProto = ir.to_proto(node)
         except Exception as e:  # onnx_ir raises what it meets
             raise GraphFormatError(f"node {node.name!r} ({node.op_type}) is not valid: {e}") from e
-        self._names = list(self._proto.input)
-        self._bytes = _as_computed(self._proto).SerializeToString()
+        computed = _as_computed(self._proto)
+        if not subgraphs(node):  # which read by name
+            computed = _numbered(computed)
+        self._names, self._results = tuple(computed.input), tuple(computed.output)
+        self._bytes = computed.SerializeToString()
         self._operation: Any = None
         version = self.version
         if node.domain == "" and node.op_type in _POOLING:
             version = max(version, min(22, onnx.defs.onnx_opset_version()))
-        try:
-            self._schema = onnx.defs.get_schema(node.op_type, version, node.domain)
-        except onnx.defs.SchemaError:
-            self._schema = None
+        self._schema = _schema(node.op_type, version, node.domain)
 
     @property
     def has_schema(self) -> bool:
@@ -61,28 +65,20 @@ class NodeFacts:
         """Infer the results for one of the sets of dims; None if ONNX can't."""
         if self._schema is None:
             return None
-        types, data = {}, {}
+        read = []
         named = [*zip(self._names, operands, strict=True), *(captured or {}).items()]
         for name, tensor in named:
             if tensor is None or not name:
                 continue
             if tensor.dtype not in TYPES:
                 return None
-            elem = TYPES[tensor.dtype]
-            made = onnx.helper.make_tensor_type_proto(elem, tensor.shapes[index])
-            types[name] = made.SerializeToString()
-            if tensor.arrays is not None and tensor.arrays[index].size <= MOST_READ:
-                data[name] = _tensor(tensor.arrays[index], elem).SerializeToString()
-        try:
-            made = self._schema._infer_node_outputs(
-                self._bytes, types, data, {}, self._opsets, onnx.IR_VERSION
-            )
-        except Exception:  # onnx has no common class for what inference raises
-            return None
-        found = [
-            ("", ()) if not name else _read(made[name]) if name in made else None
-            for name in self._proto.output
-        ]
+            array = None if tensor.arrays is None else tensor.arrays[index]
+            numbers = None
+            if array is not None:
+                most = MOST_READ if array.dtype.kind in "biu" else _MOST_FACTORS
+                numbers = array.tobytes() if array.size <= most else None
+            read.append((name, tensor.dtype, tensor.shapes[index], numbers))
+        found = [*_inferred(self._schema, self._bytes, tuple(read), self._results, self._opsets)]
         if self.node.op_type in ("Resize", "Upsample") and found[0] is not None:
             found[0] = self._resized(found[0], operands, index)
         return None if None in found else found  # type: ignore[return-value]
@@ -126,7 +122,7 @@ class NodeFacts:
                     self._proto,
                     {
                         "log": lambda *_: None,
-                        "opsets": self._opsets,
+                        "opsets": dict(self._opsets),
                         "verbose": 0,
                         "new_ops": None,
                         "evaluator_cls": ReferenceEvaluator,
@@ -143,6 +139,54 @@ class NodeFacts:
         return [np.asarray(r) for r in results]
 
 
+@cache
+def _schema(op: str, version: int, domain: str) -> Any:
+    """Return ONNX's definition of an op, one object for all nodes; None if it has none."""
+    try:
+        return onnx.defs.get_schema(op, version, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+@lru_cache(4096)
+def _inferred(
+    schema: Any,
+    node: bytes,
+    read: tuple[tuple[str, str, Shape, bytes | None], ...],
+    results: tuple[str, ...],
+    opsets: tuple[tuple[str, int], ...],
+) -> tuple[Inferred | None, ...]:
+    """Infer the results of a node; equal layers of a model, and equal sizes, ask it once."""
+    types, data = {}, {}
+    for name, dtype, shape, numbers in read:
+        made = onnx.helper.make_tensor_type_proto(TYPES[dtype], shape)
+        types[name] = made.SerializeToString()
+        if numbers is not None:
+            tensor = onnx.TensorProto(data_type=TYPES[dtype], dims=shape, raw_data=numbers)
+            data[name] = tensor.SerializeToString()
+    try:
+        inferred = schema._infer_node_outputs(node, types, data, {}, dict(opsets), onnx.IR_VERSION)
+    except Exception:  # onnx has no common class for what inference raises
+        return (None,)
+    return tuple(
+        ("", ()) if not name else _read(inferred[name]) if name in inferred else None
+        for name in results
+    )
+
+
+def _numbered(proto: onnx.NodeProto) -> onnx.NodeProto:
+    """Return a node with numbers for names, and without what inference does not read."""
+    numbers: dict[str, str] = {"": ""}
+    sides = (
+        [numbers.setdefault(n, str(len(numbers))) for n in names]
+        for names in (proto.input, proto.output)
+    )
+    made = onnx.helper.make_node(proto.op_type, *sides, domain=proto.domain)
+    made.overload = proto.overload
+    made.attribute.extend(proto.attribute)
+    return made
+
+
 def _as_computed(proto: onnx.NodeProto) -> onnx.NodeProto:
     """Return a node as inference has to see it: padding that runtimes choose is all there is."""
     chosen = next((a.s for a in proto.attribute if a.name == "auto_pad"), b"NOTSET")
@@ -153,14 +197,6 @@ def _as_computed(proto: onnx.NodeProto) -> onnx.NodeProto:
     made.CopyFrom(proto)
     del made.attribute[:]
     made.attribute.extend(a for a in proto.attribute if a.name not in unread)
-    return made
-
-
-def _tensor(array: npt.NDArray[Any], elem: int) -> onnx.TensorProto:
-    made = onnx.TensorProto()
-    made.data_type = elem
-    made.dims.extend(array.shape)
-    made.raw_data = np.ascontiguousarray(array).tobytes()
     return made
 
 

@@ -19,6 +19,7 @@ import onnx_ir as ir
 from ..base.errors import GraphFormatError
 from ..base.text.files import Unreadable, read_limited
 from ..model.building.constant_arrays import aligned_copy
+from .external import MappedTensor
 from .logs import filter_logs
 from .wire import check_counts
 
@@ -233,7 +234,7 @@ def _placed(tensor: ir.ExternalTensor, folder: str) -> ir.ExternalTensor:
             f"the file {location} of {size:,} bytes"
         )
     # Without a folder onnx_ir refuses no links.
-    return ir.ExternalTensor(
+    return MappedTensor(
         path, offset, tensor.length, tensor.dtype, shape=tensor.shape, name=tensor.name or ""
     )
 

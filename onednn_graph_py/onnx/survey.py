@@ -122,7 +122,8 @@ def _visit(
     section: Section, nodes: Sequence[ir.Node], made: Survey, sets: int, budget: Budget
 ) -> None:
     for node in nodes:
-        if any(v not in made.tensors for v in read_by(node)):
+        read = read_by(node)
+        if any(v not in made.tensors for v in read):
             made.rest.append(node)
             continue
         if node.op_type == "If" and node.domain == "":
@@ -148,7 +149,8 @@ def _visit(
             for value, tensor in zip(node.outputs, known, strict=False):
                 made.tensors[value] = tensor
             continue
-        results = _results(section, node, operands, made, sets)
+        captured = {v.name or "": made.tensors[v] for v in read if v not in node.inputs}
+        results = _results(section, node, operands, captured, sets)
         if results is None:
             if sets > 1:
                 raise NotGeneral(f"the dims of {node.name}'s results depend on numbers")
@@ -170,13 +172,16 @@ def _branch(node: ir.Node, made: Survey) -> ir.Graph | None:
 
 
 def _results(
-    section: Section, node: ir.Node, operands: Sequence[Tensor | None], made: Survey, sets: int
+    section: Section,
+    node: ir.Node,
+    operands: Sequence[Tensor | None],
+    captured: Mapping[str, Tensor],
+    sets: int,
 ) -> list[Tensor] | None:
     """Return the types and dims of a node's results; None if they do not follow from dims."""
     if node in section.misinferred:
         return None
     fact = section.fact(node)
-    captured = {v.name or "": made.tensors[v] for v in read_by(node) if v not in node.inputs}
     columns = []
     for index in range(sets):
         inferred = fact.infer(operands, index, captured)

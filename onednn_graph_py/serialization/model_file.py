@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import mmap
 import operator
 import os
 import warnings
@@ -18,7 +17,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from functools import partial
 from importlib import import_module
 from types import FunctionType
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +28,7 @@ from ..base.text.files import open_limited, told, write_whole
 from ..machine.store import facts
 from ..model.building.array_functions import TABLE
 from ..model.building.builder import GraphBuilder
-from ..model.building.constant_arrays import unpacked
+from ..model.building.constant_arrays import mapped, unpacked
 from ..model.building.foreign import CallNode, HostNode, ViewNode
 from ..model.building.host_functions import Extent, HostFunction, Size, Slot
 from ..model.building.value import Node, Value
@@ -254,8 +253,9 @@ def _decoded(value: Any) -> Any:
 def load_model(path: str) -> Any:
     """Compile the model of a file that `save` wrote; see `load`, which names the file in errors."""
     try:
-        header, memory = _read(path)
-        constants = _constants(header, memory)
+        with open_limited(path, 1 << 62) as file:
+            header = _header(file)
+            constants = [*_constants(header, file.fileno())]
         measured = paces_of(header["measured"])
         sizes = [tuple(tuple(map(int, s)) for s in shapes) for shapes in header["sizes"]]
         if "onnx" in header:
@@ -277,42 +277,38 @@ def load_model(path: str) -> Any:
     return compiled()
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], memoryview]:
-    """Return the header of a file, and the memory of the constants."""
-    with open_limited(path, 1 << 62) as file:
-        first = file.readline(len(FIRST_LINE) + 8)
-        if first != FIRST_LINE:
-            known = first.startswith(FIRST_LINE[:22])
-            raise ValueError(f"its format is {first!r}" if known else "it does not begin as one")
-        length, checksum = map(int, file.readline(64).split())
-        if not 0 < length <= _LARGEST_HEADER:
-            raise ValueError(f"its header has {length} bytes")
-        text = file.read(length)
-        if len(text) < length:
-            raise ValueError("it was cut within its header")
-        if zlib.crc32(text) != checksum:
-            raise ValueError("its header was changed")
-        header = json.loads(text)
-        if not isinstance(header, dict):
-            raise ValueError("its header is no object")
-        header["begin"] = file.tell() + 1
-        return header, memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+def _header(file: BinaryIO) -> dict[str, Any]:
+    """Return the header of a file, with where the constants begin."""
+    first = file.readline(len(FIRST_LINE) + 8)
+    if first != FIRST_LINE:
+        known = first.startswith(FIRST_LINE[:22])
+        raise ValueError(f"its format is {first!r}" if known else "it does not begin as one")
+    length, checksum = map(int, file.readline(64).split())
+    if not 0 < length <= _LARGEST_HEADER:
+        raise ValueError(f"its header has {length} bytes")
+    text = file.read(length)
+    if len(text) < length:
+        raise ValueError("it was cut within its header")
+    if zlib.crc32(text) != checksum:
+        raise ValueError("its header was changed")
+    header = json.loads(text)
+    if not isinstance(header, dict):
+        raise ValueError("its header is no object")
+    header["begin"] = file.tell() + 1
+    return header
 
 
-def _constants(
-    header: Mapping[str, Any], memory: memoryview
-) -> Iterator[tuple[npt.NDArray[Any], str, str]]:
-    """Yield each constant with its data type and name, where it lies in the file."""
-    at = header["begin"]
+def _constants(header: Mapping[str, Any], file: int) -> Iterator[tuple[npt.NDArray[Any], str, str]]:
+    """Yield each constant with its data type and name, in the memory of the file."""
+    at, end = header["begin"], os.fstat(file).st_size
     records = header["graph"]["constants"]
     for (shape, dtype, name), (size, checksum) in zip(records, header["constants"], strict=True):
         at += -at % _ALIGNMENT
-        part = memory[at : at + size]
-        if len(part) < size:
+        if not 0 <= size <= end - at:
             raise ValueError(f"it was cut within constant {name!r}")
-        if zlib.crc32(part) != checksum:
+        stored = mapped(file, at, size)
+        if zlib.crc32(stored.data) != checksum:
             raise ValueError(f"constant {name!r} was changed")
-        stored = np.frombuffer(part, np.uint8)
         if dtype in _PACKED:
             yield unpacked(stored, shape, dtype), dtype, name
         else:
@@ -322,7 +318,7 @@ def _constants(
 
 
 def _built(
-    graph: Mapping[str, Any], constants: Iterator[tuple[npt.NDArray[Any], str, str]]
+    graph: Mapping[str, Any], constants: Iterable[tuple[npt.NDArray[Any], str, str]]
 ) -> GraphBuilder:
     mode, to_int = graph["fpmath"]
     builder = GraphBuilder(graph["engine"], mode, apply_to_int=bool(to_int))

@@ -13,7 +13,8 @@ from model_files import DAMAGED, refused, rewritten
 
 import onednn_graph_py as og
 from onednn_graph_py.machine.pace import Pace
-from onednn_graph_py.model.planning import pace
+from onednn_graph_py.model.building import constant_arrays
+from onednn_graph_py.model.planning import fates, pace
 from onednn_graph_py.serialization import model_file
 
 RNG = np.random.default_rng(7)
@@ -115,6 +116,66 @@ def test_constants_are_the_memory_of_the_file(tmp_path):
         address = value.data.ctypes.data
         assert any(low <= address < high for low, high in spans)
         assert address % 64 == 0
+
+
+def equal_layers(b):
+    x = b.input((-1, 20), name="x")
+    for seed in range(5):
+        draw = np.random.default_rng(seed)
+        wide = b.matmul(x, draw.uniform(-1, 1, (20, 52)).astype(np.float32)).relu()
+        x = x + wide @ draw.uniform(-0.2, 0.2, (52, 20)).astype(np.float32)
+    return x
+
+
+def test_a_further_size_of_a_loaded_model_compiles_each_form_once(tmp_path, monkeypatch):
+    model = model_of(equal_layers, slow_fusions="run")
+    model.save(tmp_path / "m.og")
+    loaded = og.load(tmp_path / "m.og")
+    made, compiled = [], []
+    for m in (model, loaded):
+        m.prepare((3, 20))
+        taken = []
+
+        def compile_group(*given, into=taken, compile_group=fates.compile_group):
+            into.append(given)
+            return compile_group(*given)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(fates, "compile_group", compile_group)
+            made.append(m(noise(7, 20)))
+        compiled.append(len(taken))
+    np.testing.assert_array_equal(*made)
+    # Both forms, and the last group again, whose result is the output.
+    partitions = [s.ops for s in loaded.steps((7, 20)) if s.implementation == "oneDNN"]
+    assert compiled == [len({*partitions}) + 1] * 2
+    assert len(partitions) == 10
+
+
+def test_what_is_mapped_lies_far_from_other_constants_until_nobody_has_it(tmp_path):
+    file = tmp_path / "numbers"
+    file.write_bytes(bytes(range(256)) * 64)
+
+    def maps():
+        return Path("/proc/self/maps").read_text().count(str(file))
+
+    with file.open("rb") as opened:
+        spans = [(0, 5), (64, 8128), (4160, 4096), (8192, 8192), (128, 0)]
+        arrays = [constant_arrays.mapped(opened.fileno(), *span) for span in spans]
+    for (at, size), array in zip(spans, arrays, strict=True):
+        assert array.tobytes() == file.read_bytes()[at : at + size]
+        assert constant_arrays.lies_apart(array)
+        assert not array.flags.writeable
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        arrays[0].flags.writeable = True
+    places = sorted(a.ctypes.data for a in arrays)
+    assert np.diff(places).min() > 1 << 20
+    assert maps() == 4
+    view = arrays[1][3:]
+    del array, arrays
+    assert maps() == 1
+    assert view[0] == 67
+    del view
+    assert maps() == 0
 
 
 def test_the_sizes_are_compiled_again(tmp_path):

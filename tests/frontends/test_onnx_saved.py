@@ -12,12 +12,13 @@ from model_files import DAMAGED, refused, rewritten
 
 import onednn_graph_py as og
 from onednn_graph_py.machine.pace import Pace
-from onednn_graph_py.model.planning import pace
+from onednn_graph_py.model.planning import fates, pace
 from onednn_graph_py.serialization import model_file
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 front = pytest.importorskip("onednn_graph_py.onnx")
+inference = pytest.importorskip("onednn_graph_py.onnx.inference")
 rivals = pytest.importorskip("onednn_graph_py.onnx.rivals")
 parser = pytest.importorskip("onnx.parser")
 
@@ -150,6 +151,65 @@ def test_weights_are_the_memory_of_the_file(tmp_path):
     address = weight.data.ctypes.data
     assert any(low <= address < high for low, high in spans)
     assert address % 64 == 0
+
+
+def equal_layers(count):
+    """Layers of one form, each with its own weights."""
+    nodes = " ".join(
+        f"a{i} = MatMul(x{i}, w{i}) b{i} = Add(a{i}, c{i}) "
+        f"h{i} = Relu(b{i}) x{i + 1} = Add(h{i}, x{i})"
+        for i in range(count)
+    )
+    model = parser.parse_model(
+        f'<ir_version: 8, opset_import: ["": 17]> '
+        f"g (float[n,32] x0) => (float[n,32] x{count}) {{{nodes}}}"
+    )
+    for i in range(count):
+        for name, shape in ((f"w{i}", (32, 32)), (f"c{i}", (32,))):
+            numbers = np.random.default_rng(i).uniform(-0.2, 0.2, shape).astype(np.float32)
+            model.graph.initializer.append(onnx.numpy_helper.from_array(numbers, name))
+    return model
+
+
+def in_a_file(model, folder):
+    """The path of a model whose weights begin at multiples of 64 bytes of another file."""
+    numbers = b""
+    for weight in model.graph.initializer:
+        data = weight.raw_data
+        for key, value in (("location", "w"), ("offset", len(numbers)), ("length", len(data))):
+            weight.external_data.add(key=key, value=str(value))
+        weight.data_location = onnx.TensorProto.EXTERNAL
+        weight.ClearField("raw_data")
+        numbers += data + bytes(-len(data) % 64)
+    (folder / "w").write_bytes(numbers)
+    (folder / "m.onnx").write_bytes(model.SerializeToString())
+    return folder / "m.onnx"
+
+
+def test_a_further_size_of_equal_layers_compiles_and_infers_each_form_once(tmp_path, monkeypatch):
+    wanted = front.load(equal_layers(5), islands="fewest", fallback="error")
+    external = front.load(in_a_file(equal_layers(5), tmp_path), islands="fewest", fallback="error")
+    wanted.compile([(3, 32)]).save(tmp_path / "m.og")
+    x = rows(7)
+    counts = []
+    for model in (wanted, external.compile([(3, 32)]), og.load(tmp_path / "m.og")):
+        taken = []
+
+        def compile_group(*given, into=taken, compile_group=fates.compile_group):
+            into.append(given)
+            return compile_group(*given)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(fates, "compile_group", compile_group)
+            made = model(x)
+        np.testing.assert_array_equal(made, wanted(x))
+        counts.append(len(taken))
+    (program,) = wanted.report().programs
+    assert counts[0] == counts[1] == counts[2] < program.partitions
+    before = inference._inferred.cache_info().misses
+    wanted.compile([(9, 32)])
+    inferred = inference._inferred.cache_info().misses - before
+    assert inferred == 4  # a product, the sums with a vector and with the layer's input, and Relu
 
 
 def test_weights_of_a_file_beside_the_model_are_in_it(tmp_path):

@@ -1,9 +1,13 @@
 """Convert and copy arrays that become constants, or use them where they lie."""
 
+import ctypes
 import math
+import mmap
+import os
+import secrets
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +19,20 @@ from ...reference.rounding import NUMPY_DTYPES, round_to
 
 _PACKED = ("s4", "u4")
 _ALIGNMENT = 64
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.mmap.restype = ctypes.c_void_p
+_LIBC.mmap.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    *[ctypes.c_int] * 3,
+    ctypes.c_int64,
+]
+_LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _FLOATS = ("f32", "bf16", "f16", "f8_e4m3", "f8_e5m2")
 ARRAY_DTYPES = {**NUMPY_DTYPES, **HOST_DTYPES}
 
 
-# The memory of copies, by its address.
+# The memory of copies, and of files that were mapped, by its address.
 _apart: WeakValueDictionary[int, npt.NDArray[Any]] = WeakValueDictionary()
 
 
@@ -50,7 +63,7 @@ def owned(values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
 
 
 def lies_apart(stored: npt.NDArray[Any]) -> bool:
-    """Return whether a constant is a copy far from other constants, and not the caller's array."""
+    """Return whether a constant lies far from other constants, and is not the caller's array."""
     return stored.ctypes.data in _apart
 
 
@@ -115,3 +128,21 @@ def aligned(shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     memory = _core._constant_memory(math.prod(shape) * np.dtype(dtype).itemsize)
     _apart[memory.ctypes.data] = memory
     return memory.view(dtype).reshape(shape)
+
+
+def mapped(file: int, at: int, size: int) -> npt.NDArray[np.uint8]:
+    """Map bytes of a file, which processes share, read-only and far from other constants."""
+    if not size:
+        return aligned_copy(np.zeros(0, np.uint8))
+    before = at % mmap.PAGESIZE
+    length = before + size
+    # Between 8 GB and 64 TB, as `_constant_memory`; the kernel takes another place if one is taken.
+    page = secrets.randbelow((1 << 46) - (1 << 33)) + (1 << 33) & -mmap.PAGESIZE
+    begin = _LIBC.mmap(page, length, mmap.PROT_READ, mmap.MAP_SHARED, file, at - before)
+    if begin == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    held = (ctypes.c_uint8 * size).from_address(begin + before)
+    finalize(held, _LIBC.munmap, begin, length).atexit = False
+    made = np.frombuffer(memoryview(held).toreadonly(), np.uint8)
+    _apart[made.ctypes.data] = made
+    return made
