@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from onednn_graph_py.base.text.markup import Markup
+from onednn_graph_py.base.text.table import Markup
 
 
 def in_markdown(text: str) -> str:

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from onednn_graph_py.base.text.markup import Markup, element
 from onednn_graph_py.base.text.numbers import counted
+from onednn_graph_py.base.text.table import Markup, element
 
 from .markdown import in_markdown, markdown_table
 from .measure import FAILURES, VERDICTS, Result

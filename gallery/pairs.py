@@ -9,7 +9,7 @@ from onednn_graph_py.base.errors import OneDNNError
 from onednn_graph_py.base.linked import linked_version
 from onednn_graph_py.ops.describe import version_text
 from onednn_graph_py.ops.terms import Version
-from onednn_graph_py.tools.explaining.neighbours import category
+from onednn_graph_py.tools.explaining.reasons import category
 
 from . import PATTERNS
 

@@ -11,10 +11,9 @@ from dataclasses import asdict
 
 from onednn_graph_py._core import get_effective_cpu_isa
 from onednn_graph_py.base.linked import version
-from onednn_graph_py.base.text.markup import Markup, element, joined
 from onednn_graph_py.base.text.names import shortened
 from onednn_graph_py.base.text.numbers import or_dash, seconds_text
-from onednn_graph_py.base.text.table import html_table, text_table
+from onednn_graph_py.base.text.table import Markup, element, html_table, joined, text_table
 from onednn_graph_py.machine.store import processor
 
 from .measure import VERDICTS, Result

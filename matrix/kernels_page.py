@@ -9,7 +9,7 @@ from typing import Any
 from doc_pages import anchor
 
 from gallery import PATTERNS
-from onednn_graph_py.base.text.markup import Markup, element
+from onednn_graph_py.base.text.table import Markup, element
 
 from . import ROOT
 from .results import Result, load_all

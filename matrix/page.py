@@ -17,7 +17,7 @@ from wrong_cases import ROWS, group
 import onednn_graph_py as og
 from gallery.markdown import markdown_table
 from onednn_graph_py import serialization
-from onednn_graph_py.base.text.markup import Markup
+from onednn_graph_py.base.text.table import Markup
 from onednn_graph_py.safety.defect import OUT_OF_BOUNDS, REFUSED, WRONG, Defect
 from onednn_graph_py.safety.group import Group
 from onednn_graph_py.safety.table import DEFECTS, of_effect

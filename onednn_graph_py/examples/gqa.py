@@ -7,8 +7,7 @@ those of 3.13 (in 3.7 the batch is 32 and the sequence 384).
 
 from collections.abc import Iterator
 
-from ._attention import check_groups
-from ._grouped_heads import GroupedHeads, cases
+from ._attention import GroupedHeads, cases, check_groups
 from ._run import Case, Skipped
 
 

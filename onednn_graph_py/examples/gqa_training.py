@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 from .. import GraphBuilder, Value
 from ..base.errors import InvalidArgumentsError
-from ._attention import check_groups, draw
-from ._grouped_heads import GroupedHeads
+from ._attention import GroupedHeads, check_groups, draw
 from ._run import DATA_TYPES, BuiltRun, Case, Skipped, cannot_run, too_old
 
 _FORWARD = ("query", "key", "value", "scale", "mask")

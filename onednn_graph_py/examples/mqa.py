@@ -8,7 +8,7 @@ bounds on a CPU; `onednn_graph_py` refuses to compile that. Sizes are those of t
 
 from collections.abc import Iterator
 
-from ._grouped_heads import GroupedHeads, cases
+from ._attention import GroupedHeads, cases
 from ._run import Case, Skipped
 
 

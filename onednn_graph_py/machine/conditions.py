@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from .. import _core
 from ..base.linked import linked_version, version
-from .isa import Feature, has
+from .cpu import Feature, has
 
 
 class Conditions(NamedTuple):

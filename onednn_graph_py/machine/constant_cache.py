@@ -4,15 +4,47 @@ oneDNN knows a constant by its partition and by the address of its memory. `Grap
 every graph its own ids and keeps constants in private, read-only memory, so an entry never
 stands for other values. What models that are gone leave in the cache is given back when it is more
 than 32 MB and an eighth of what living ones have there (``bindings/cached_constants.cpp``).
+
+oneDNN also keeps the newest 1,024 compiled partitions and kernels in case that they are compiled
+again. One takes 0.2 to 1 MB (3.13.1), so a model that meets ever new shapes would leave a gigabyte
+there.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from typing import NamedTuple
 
 from .. import _core
 from ..base.errors import InvalidArgumentsError
-from .kernel_caches import empty_kernel_caches
+
+_ALLOWED = 64  # the number of dropped partitions after which the caches are emptied
+
+# Atomic, as evictions of several models may happen at once.
+_dropped = itertools.count(1)
+
+
+def empty_kernel_caches() -> None:
+    """Empty both caches; their capacities stay as they are."""
+    for get, put in (
+        (_core.get_compiled_partition_cache_capacity, _core.set_compiled_partition_cache_capacity),
+        (_core.get_primitive_cache_capacity, _core.set_primitive_cache_capacity),
+    ):
+        kept = get()
+        with contextlib.ExitStack() as stack:
+            stack.callback(put, kept)
+            put(0)
+
+
+def count_dropped(partitions: int) -> None:
+    """Count compiled partitions that a model dropped; empty the caches every 64.
+
+    Models that are in use keep what they have compiled. What is compiled next is generated anew.
+    """
+    if any([next(_dropped) % _ALLOWED == 0 for _ in range(partitions)]):
+        empty_kernel_caches()
+
 
 DEFAULT_CAPACITY = 4096
 """The capacity in MB that the first model with constants sets, if nobody chose another one."""

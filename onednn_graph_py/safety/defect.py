@@ -6,7 +6,7 @@ from enum import Flag, auto
 from typing import NamedTuple
 
 from ..machine import Conditions
-from ..machine.isa import Feature
+from ..machine.cpu import Feature
 from ..ops.describe import version_text
 from ..ops.terms import OLDEST, Version
 from .calls import Op

@@ -15,7 +15,7 @@ from ..base.text.numbers import counted
 from ..frontends.division import grouped
 from ..frontends.report import Partitions, latest_steps, partitions_text
 from ..model.running.model import CompiledGraph, Step
-from ..tools.explaining.times import timed
+from ..tools.explaining.peaks import timed
 from . import capture
 from .captured import CAPTURED, Captured, share_in_regions
 from .division import operations, source

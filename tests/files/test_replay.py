@@ -312,7 +312,7 @@ def crashing(case, options):
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_crash_or_hang_ends_only_its_own_case(monkeypatch, jobs):
-    monkeypatch.setattr("onednn_graph_py.tools.replay.pool.run_case", crashing)
+    monkeypatch.setattr("onednn_graph_py.tools.replay.run_case.run_case", crashing)
     cases = [Case(name) for name in ("a", "crash", "b", "hang", "leave", "raise", "c")]
     results = dict(replay(cases, jobs=jobs, timeout=10))
     assert [str(results[i].verdict) for i in range(7)] == [

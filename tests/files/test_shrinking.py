@@ -15,9 +15,8 @@ import onednn_graph_py as og
 from onednn_graph_py import serialization
 from onednn_graph_py.tools.command_line import main
 from onednn_graph_py.tools.shrinking import Outcome, Shows, shrink
-from onednn_graph_py.tools.shrinking.outcome import signature_of
 from onednn_graph_py.tools.shrinking.resize import resized
-from onednn_graph_py.tools.shrinking.trial import run_trial
+from onednn_graph_py.tools.shrinking.trial import run_trial, signature_of
 
 PER_TENSOR = {"qtype": "per_tensor", "zps": [0]}
 PLAIN = {"strides": (1, 1), "pads_begin": (1, 1), "pads_end": (1, 1), "dilations": (1, 1)}

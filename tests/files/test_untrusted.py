@@ -28,7 +28,7 @@ from onednn_graph_py import export, serialization
 from onednn_graph_py.base.text.owners import changed_by_others
 from onednn_graph_py.machine import store
 from onednn_graph_py.model.verdicts import Outcome
-from onednn_graph_py.model.verdicts.kept import Kept
+from onednn_graph_py.model.verdicts.judge import Kept
 from onednn_graph_py.serialization import read
 from onednn_graph_py.tools import command_line as cli
 from onednn_graph_py.tools.explaining import peaks

@@ -26,8 +26,7 @@ from onednn_graph_py.serialization.document import (
     OpRecord,
     TensorRecord,
 )
-from onednn_graph_py.serialization.links import in_order
-from onednn_graph_py.serialization.tags import strides_of, tag_of
+from onednn_graph_py.serialization.links import in_order, strides_of, tag_of
 from onednn_graph_py.tools.explaining.changes_dtype import RETYPED
 
 _FLOATS = ("f32", "bf16", "f16")

@@ -22,7 +22,7 @@ import numpy as np
 import onednn_graph_py as og
 from onednn_graph_py import GraphBuilder
 from onednn_graph_py.serialization import TensorRecord, from_builder
-from onednn_graph_py.serialization.tags import strides_of
+from onednn_graph_py.serialization.links import strides_of
 from onednn_graph_py.tools.selftest.draft import Draft
 from onednn_graph_py.tools.selftest.draws import FAMILIES
 from onednn_graph_py.tools.selftest.ops import ROWS, drawn, source

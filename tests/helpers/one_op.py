@@ -9,7 +9,7 @@ from graphs import PACKED_TYPES, needs
 from op_comparison import compare
 
 import onednn_graph_py as og
-from onednn_graph_py.machine import current, isa
+from onednn_graph_py.machine import cpu, current
 from onednn_graph_py.model.planning.group import group_of
 from onednn_graph_py.reference import call_of, evaluate
 from onednn_graph_py.reference.rounding import NUMPY_DTYPES, dtype_name
@@ -47,7 +47,7 @@ def draw(kind: str, seed: int) -> Case:
 def needs_training(dtype: str) -> None:
     """Skip a test where this CPU has no kernels of backward ops for a data type."""
     needs(dtype)
-    if dtype != "f32" and not isa.has(ISA, "avx512"):
+    if dtype != "f32" and not cpu.has(ISA, "avx512"):
         pytest.skip(f"oneDNN uses {ISA} on this CPU, and backward ops in {dtype} need AVX-512")
 
 

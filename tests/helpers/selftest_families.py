@@ -8,7 +8,7 @@ import onednn_graph_py as og
 from onednn_graph_py.model.checking import expected
 from onednn_graph_py.model.checking.filling import fill_inputs
 from onednn_graph_py.tools.selftest import Drawn
-from onednn_graph_py.tools.selftest.reduce import model_trial
+from onednn_graph_py.tools.selftest.run import model_trial
 
 DRAWS = {"ops": 1380, "chains": 600, "int8": 370, "attention": 400, "blocks": 250}
 """Draws of each family of the package in the tests: in all 3,000."""

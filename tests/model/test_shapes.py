@@ -10,7 +10,7 @@ import pytest
 from graphs import assert_sums_close, importing, python, random
 
 import onednn_graph_py as og
-from onednn_graph_py.machine import kernel_caches
+from onednn_graph_py.machine import constant_cache
 from onednn_graph_py.model.planning import arena, choosing, fates, plan_draft
 from onednn_graph_py.model.running import model as running
 
@@ -404,8 +404,8 @@ def test_a_group_is_measured_once_for_each_power_of_two():
 
 def test_kernels_of_dropped_sizes_leave_onednns_caches(monkeypatch):
     emptied = []
-    monkeypatch.setattr(kernel_caches, "_dropped", itertools.count(1))
-    monkeypatch.setattr(kernel_caches, "empty_kernel_caches", lambda: emptied.append(len(called)))
+    monkeypatch.setattr(constant_cache, "_dropped", itertools.count(1))
+    monkeypatch.setattr(constant_cache, "empty_kernel_caches", lambda: emptied.append(len(called)))
     b = og.GraphBuilder()
     b.output(b.input((-1, 3)).relu())
     model, called = b.compile(max_shapes=2), []

@@ -15,7 +15,7 @@ import onednn_graph_py as og
 from onednn_graph_py import sycl_interop
 from onednn_graph_py._core import _sycl
 from onednn_graph_py.base import _dpctl
-from onednn_graph_py.model.running import usm_arrays
+from onednn_graph_py.model.running import queue as queues
 from onednn_graph_py.model.running.queue import ModelQueue
 
 MISSING = sycl_interop.missing()
@@ -282,7 +282,7 @@ def test_the_most_restricted_kind_of_memory_wins(kinds, expected):
         assert sycl_interop.usm_type(y) == expected
         np.testing.assert_array_equal(sycl_interop.copy_to_host(y), 2 * X)
     assert model.copies == 0  # a CPU device reads the host's memory
-    assert usm_arrays.coerced_usm_type(kinds) == expected
+    assert queues.coerced_usm_type(kinds) == expected
 
 
 @needs_sycl
@@ -823,7 +823,7 @@ def test_host_memory_has_no_usm_type():
     assert not hasattr(tensor, "__sycl_usm_array_interface__")
     assert tensor.__dlpack_device__() == (1, 0)
     np.testing.assert_array_equal(sycl_interop.copy_to_host(tensor), X)
-    assert not usm_arrays.is_usm(SimpleNamespace())
+    assert not queues.is_usm(SimpleNamespace())
 
 
 @needs_sycl

@@ -13,7 +13,7 @@ import pytest
 
 import onednn_graph_py as og
 from onednn_graph_py.machine import store
-from onednn_graph_py.machine.cpu_runtime import threads_can_be_set
+from onednn_graph_py.machine.cpu import threads_can_be_set
 from onednn_graph_py.machine.pace import Pace
 from onednn_graph_py.model.planning import fates, pace, tuning, work
 from onednn_graph_py.model.rewriting.forms import FORMS

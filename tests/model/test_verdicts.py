@@ -15,12 +15,12 @@ import pytest
 from graphs import RUNTIME, SAME_SIZE, importing
 
 import onednn_graph_py as og
-from onednn_graph_py.machine.cpu_runtime import threads_can_be_set
+from onednn_graph_py.machine.cpu import threads_can_be_set
 from onednn_graph_py.model.checking.verify import reference_values
 from onednn_graph_py.model.verdicts import Judge, Outcome, Verdict, judge, running, subject_of
 from onednn_graph_py.model.verdicts.arrays import draws_of, written
 from onednn_graph_py.model.verdicts.examine import examine
-from onednn_graph_py.model.verdicts.kept import Kept
+from onednn_graph_py.model.verdicts.judge import Kept
 from onednn_graph_py.model.verdicts.portion import picked, picks_for, seconds_of, shapes_of
 from onednn_graph_py.model.verdicts.verdict import Limits
 
@@ -486,9 +486,9 @@ def test_a_file_that_is_not_to_be_trusted_is_ignored_and_replaced(cache, signatu
 
 
 def test_a_cache_from_elsewhere_is_not_trusted(cache, signature, judged, monkeypatch):
-    from onednn_graph_py.model.verdicts import kept
+    from onednn_graph_py.model.verdicts import judge
 
-    monkeypatch.setattr(kept, "machine", lambda: "another machine")
+    monkeypatch.setattr(judge, "machine", lambda: "another machine")
     assert Kept(2).find(signature) is None
 
 
@@ -502,7 +502,7 @@ def test_where_nothing_can_be_written_all_is_judged_each_time(monkeypatch, tmp_p
 WRITER = """
 import sys
 from onednn_graph_py.model.verdicts import Outcome, Verdict
-from onednn_graph_py.model.verdicts.kept import Kept
+from onednn_graph_py.model.verdicts.judge import Kept
 kept = Kept(2)
 for i in range(40):
     kept.keep("shared", Verdict(Outcome.RIGHT, sys.argv[1] * 5000))

@@ -7,7 +7,7 @@ from one_op import ISA, assert_agreement, check_agreement, run_alone
 from op_comparison import compare
 
 import onednn_graph_py as og
-from onednn_graph_py.machine.isa import has
+from onednn_graph_py.machine.cpu import has
 from onednn_graph_py.ops import OPS
 from onednn_graph_py.reference import call_of, evaluate, round_to
 

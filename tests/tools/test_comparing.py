@@ -16,13 +16,12 @@ from graphs import RUNTIME
 
 import onednn_graph_py as og
 from onednn_graph_py import serialization
-from onednn_graph_py.machine.isa import has
+from onednn_graph_py.machine.cpu import has
 from onednn_graph_py.model.running.model import Step
 from onednn_graph_py.tools import command_line as cli
 from onednn_graph_py.tools.comparing import Comparison, Run, worker
 from onednn_graph_py.tools.comparing import compare as compare_function
-from onednn_graph_py.tools.comparing.compare import WorkerProcess
-from onednn_graph_py.tools.comparing.settings import ISAS, settings_of
+from onednn_graph_py.tools.comparing.compare import ISAS, WorkerProcess, settings_of
 from onednn_graph_py.tools.comparing.timing import summed_up, time_in_batches
 from onednn_graph_py.tools.replay import Verdict
 

@@ -15,7 +15,7 @@ import onednn_graph_py as og
 from onednn_graph_py.base.text.numbers import bytes_text
 from onednn_graph_py.model.planning import partitions
 from onednn_graph_py.tools.inspect import dot as graphviz_text
-from onednn_graph_py.tools.inspect import folding, palette
+from onednn_graph_py.tools.inspect import drawing, folding
 from onednn_graph_py.tools.inspect.assemble import DrawnOp, Graph, assemble
 from onednn_graph_py.tools.inspect.drawing import Group, Tensor, layout_text
 from onednn_graph_py.tools.inspect.labels import (
@@ -357,16 +357,16 @@ SIGHTS = [
 
 
 def test_text_and_lines_stand_out_on_light_and_dark_pages():
-    grey = palette.fill_of(0, Group("", "unsupported"))
-    fills = [*palette.FILLS, grey, palette.NODE_FILL, palette.TERMINAL_FILL, palette.PAGE]
-    assert min(contrast(palette.TEXT, fill) for fill in fills) > 7
+    grey = drawing.fill_of(0, Group("", "unsupported"))
+    fills = [*drawing.FILLS, grey, drawing.NODE_FILL, drawing.TERMINAL_FILL, drawing.PAGE]
+    assert min(contrast(drawing.TEXT, fill) for fill in fills) > 7
     pages = ["#FFFFFF", "#111111", "#0D1117", "#1E1E1E"]
-    assert min(contrast(palette.EDGE, c) for c in [*fills, *pages]) > 3
+    assert min(contrast(drawing.EDGE, c) for c in [*fills, *pages]) > 3
 
 
 def test_neighbours_differ_for_colour_blind_readers():
     for sight in SIGHTS:
-        seen = [lab(np.array(sight) @ linear(fill)) for fill in palette.FILLS]
+        seen = [lab(np.array(sight) @ linear(fill)) for fill in drawing.FILLS]
         for a, b in zip(seen, [*seen[1:], seen[0]], strict=True):
             assert np.linalg.norm(a - b) > 12
 

@@ -11,9 +11,10 @@ from graphs import SAME_SIZE
 import onednn_graph_py as og
 from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.model.planning import partitions
-from onednn_graph_py.tools.explaining import OpFacts, StepFacts, times
-from onednn_graph_py.tools.explaining.times import raised
-from onednn_graph_py.tools.explaining.words import step_lines
+from onednn_graph_py.tools.explaining import OpFacts, StepFacts
+from onednn_graph_py.tools.explaining import peaks as speeds
+from onednn_graph_py.tools.explaining.explanation import step_lines
+from onednn_graph_py.tools.explaining.peaks import raised
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
@@ -140,7 +141,7 @@ def test_no_peak_is_below_what_a_kernel_reached(found, monkeypatch):
     lifted = raised(slow, found.steps)
     assert lifted.operations == {"f32": max(s.work.operations_per_second for s in found.steps)}
     assert lifted.bandwidth == 1.0  # all that these steps read lies in the cache
-    monkeypatch.setattr(times, "last_cache_bytes", lambda: 0)
+    monkeypatch.setattr(speeds, "last_cache_bytes", lambda: 0)
     lifted = raised(slow, found.steps)
     assert lifted.bandwidth == max(s.work.bytes_per_second for s in found.steps)
     assert raised(found.machine, found.steps).operations == found.machine.operations

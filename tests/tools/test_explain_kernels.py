@@ -19,7 +19,7 @@ from gallery import PATTERNS
 from gallery.measure import _known_shapes
 from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.tools.kernels import find as kernels
-from onednn_graph_py.tools.kernels.log import partitions_of
+from onednn_graph_py.tools.kernels.find import partitions_of
 from onednn_graph_py.tools.kernels.worker import Job
 
 pytestmark = pytest.mark.usefixtures("own_cache")

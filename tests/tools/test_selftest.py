@@ -11,8 +11,8 @@ from onednn_graph_py import serialization
 from onednn_graph_py.tools.command_line import main
 from onednn_graph_py.tools.selftest import FAMILIES, search
 from onednn_graph_py.tools.selftest.questions import SLOW, Answer
-from onednn_graph_py.tools.selftest.reduce import reduce_findings
 from onednn_graph_py.tools.selftest.report import Count
+from onednn_graph_py.tools.selftest.run import reduce_findings
 
 COUNTS = {
     "cases",

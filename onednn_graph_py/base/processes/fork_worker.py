@@ -20,8 +20,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from .forks import Answer
-from .messages import serve
-from .orphans import die_with_parent
+from .messages import die_with_parent, serve
 
 
 def main(descriptor: int) -> None:

@@ -1,8 +1,10 @@
-"""A process that answers over a connection."""
+"""Processes that answer over a connection or run to the end, and how they end."""
 
 import contextlib
 import os
 import pickle
+import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -11,9 +13,36 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
-from .ending import ending, last_line, too_long
+from ... import _core
 from .forked import renew_in_forks
 from .import_path import import_path
+
+
+def cause(status: int) -> str:
+    """Name an exit status, or the signal that a negative status stands for."""
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"
+
+
+def ending(status: int, who: str = "the process") -> str:
+    """Describe how a process ended, by its exit status, which is negative for a signal."""
+    return f"{who} {'ended with' if status >= 0 else 'was ended by'} {cause(status)}"
+
+
+def too_long(seconds: float, who: str = "it") -> str:
+    """Say that a process took longer than its time limit."""
+    return f"{who} took longer than {seconds:g} s"
+
+
+def last_line(errors: str) -> str:
+    """Return the last line that a process wrote, after a colon; empty if there is none."""
+    lines = errors.strip().splitlines()
+    return f": {lines[-1].strip()}" if lines else ""
+
 
 STARTUP = 120.0
 """Time limit in seconds for Python to start and import the package, on a busy machine too."""
@@ -147,3 +176,54 @@ class Process:
         """Kill the process, and wait for its end."""
         self.kill()
         self.leave()
+
+
+def run(
+    *arguments: str,
+    timeout: float,
+    environment: Mapping[str, str],
+    given: bytes = b"",
+    who: str = "the process",
+) -> tuple[str, str]:
+    """Run Python in another process.
+
+    - `timeout`: seconds after which the process is ended
+    - `given`: the standard input, of which the process need not read everything
+    - `who`: the name of the process in a failure
+    - returns: the standard output, and why it failed; empty if it did not
+    """
+    try:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            input=given,
+            capture_output=True,
+            env=environment,
+            timeout=timeout,
+        )
+    except subprocess.TimeoutExpired as e:
+        return _text(e.stdout), too_long(timeout, who)
+    except OSError as e:
+        return "", f"no process could be started: {e}"
+    failure = ending(done.returncode, who) + last_line(_text(done.stderr))
+    return _text(done.stdout), failure if done.returncode else ""
+
+
+def _text(output: bytes | None) -> str:
+    return (output or b"").decode("utf-8", "replace")
+
+
+# The caller sets these for its own output; in a helper process they would only cost time.
+_OUTPUT = re.compile(r"(ONEDNN|DNNL)_(VERBOSE|GRAPH_DUMP|JIT_DUMP|GRAPH_VERBOSE)")
+
+
+def quiet() -> dict[str, str]:
+    """Return our environment without the variables that make oneDNN print or write files."""
+    return {k: v for k, v in os.environ.items() if not _OUTPUT.match(k)}
+
+
+def instructions() -> dict[str, str]:
+    """Return variables that make oneDNN use the same instruction set as in this process."""
+    return {
+        "ONEDNN_MAX_CPU_ISA": _core.get_effective_cpu_isa().name.upper(),
+        "ONEDNN_CPU_ISA_HINTS": _core.get_cpu_isa_hints().name.upper(),
+    }

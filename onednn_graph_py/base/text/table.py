@@ -1,9 +1,34 @@
-"""Tables of rows of text: aligned, as HTML. A cell may have several lines."""
+"""HTML elements, and tables of rows of text, whose cells may have several lines.
+
+Only this module turns text into HTML.
+"""
 
 from collections.abc import Container, Iterable, Sequence
+from html import escape
 from itertools import zip_longest
 
-from .markup import Markup, element, joined
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def joined(parts: Iterable[str], by: str = "") -> Markup:
+    """Join parts, escaped unless they are `Markup`, with HTML such as ``<br>`` between them."""
+    return Markup(by.join(p if isinstance(p, Markup) else escape(p) for p in parts))
+
+
+def element(name: str, *content: str, **attributes: str) -> Markup:
+    """Make an element of text and `Markup`; empty attributes are left out.
+
+    Examples
+    --------
+    >>> element("td", "a < b", style="color:red", title="")
+    '<td style="color:red">a &lt; b</td>'
+    """
+    given = "".join(f' {k}="{escape(v)}"' for k, v in attributes.items() if v)
+    return Markup(f"<{name}{given}>{joined(content)}</{name}>")
 
 
 def text_table(

@@ -1,6 +1,5 @@
 """Turn a graph into a plan: the compiled steps that run it, with their memory."""
 
-from .engines import engine_of
 from .options import (
     Check,
     CompileOptions,
@@ -11,6 +10,7 @@ from .options import (
     Policy,
     SlowFusions,
     Tune,
+    engine_of,
 )
 from .pipeline import make_plan
 from .plan import Plan, PlannedStep

@@ -11,9 +11,9 @@ from ..rewriting import AVOIDING, RECIPES
 from . import partitions
 from .constants import know_constants, reading_folded
 from .fates import Refused, Runs, Slow, add_group, add_part
-from .foreign_steps import add_foreign
 from .forms import add_form
 from .grouping import ordered
+from .host_steps import add_foreign
 from .plan_draft import PlanDraft
 from .shared import Nodes, Way
 from .steps import add_reference

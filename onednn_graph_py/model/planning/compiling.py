@@ -8,7 +8,7 @@ from ...base.errors import OneDNNError
 from ...ops.lookup import with_trait
 from ..building.constant_arrays import lies_apart
 from ..building.value import Value
-from .group_keys import values_of
+from .group import values_of
 from .partition_ids import partition_of
 from .plan_draft import PlanDraft
 from .shared import Nodes

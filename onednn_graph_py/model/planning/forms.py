@@ -17,7 +17,7 @@ from . import pace, partitions
 from .compiling import ports_of
 from .constants import reading_folded
 from .fates import Runs, add_group
-from .foreign_steps import add_foreign
+from .host_steps import add_foreign
 from .pace import Kept, Key
 from .plan_draft import PlanDraft
 from .shared import Nodes

@@ -1,9 +1,11 @@
-"""Options for compiling a graph: `CompileOptions`."""
+"""Options for compiling a graph: `CompileOptions`; the engines that models share."""
 
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
-from ...base.errors import InvalidArgumentsError
+from ... import _core
+from ...base.errors import InvalidArgumentsError, UnimplementedError
+from ...machine.hardware import require
 
 Layout = Literal["auto", "plain"]
 Fallback = Literal["reference", "error"]
@@ -57,3 +59,24 @@ class CompileOptions:
             elif value not in choices:
                 listed = " or ".join(repr(c) for c in choices)
                 raise InvalidArgumentsError(f"{field.name} must be {listed}, got {value!r}")
+
+
+_engines: dict[str, _core.engine] = {}
+
+
+def engine_of(kind: _core.engine.kind) -> _core.engine:
+    """Return the engine of a kind that all models share; NoDeviceError if there is no device."""
+    if kind.name not in _engines:
+        require(kind)
+        cpu = kind == _core.engine.kind.cpu
+        _engines[kind.name] = _with_huge_pages() if cpu else _core.engine(kind, 0)
+    return _engines[kind.name]
+
+
+def _with_huge_pages() -> _core.engine:
+    """Return a CPU's engine whose packed weights lie in huge pages, which are read faster."""
+    try:
+        allocator = _core.allocator()
+    except UnimplementedError:  # SYCL has its own memory
+        return _core.engine("cpu", 0)
+    return _core.make_engine_with_allocator("cpu", 0, allocator)

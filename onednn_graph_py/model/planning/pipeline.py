@@ -17,10 +17,9 @@ from ..verdicts import Judge
 from . import partitions
 from .arena import lay_out
 from .choosing import add
-from .engines import engine_of
 from .fallback import reference_function
 from .forms import note_measured
-from .options import CompileOptions
+from .options import CompileOptions, engine_of
 from .plan import Plan, PlannedStep, Slot
 from .plan_draft import PlanDraft
 from .shared import Nodes, Shared

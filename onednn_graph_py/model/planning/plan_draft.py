@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ... import _core
 from ...machine import Conditions, current
-from ...machine.cpu_runtime import threads_can_be_set
+from ...machine.cpu import threads_can_be_set
 from ...safety.group import Group
 from ..building.builder import GraphBuilder, graph_of, leaving_of
 from ..building.foreign import ForeignNode
@@ -19,8 +19,7 @@ from ..building.infer import infer_rest
 from ..building.value import Node, Value
 from ..rewriting import complete
 from ..verdicts import Judge, Subject, subject_of
-from .group import group_of
-from .group_keys import layout_of
+from .group import group_of, layout_of
 from .options import CompileOptions
 from .plan import PlannedStep
 from .shared import Nodes, Shared

@@ -15,7 +15,7 @@ from ..building.foreign import ForeignNode
 from ..building.value import Node, Value, is_whole
 from ..rewriting import PASSES, rewritten
 from .folding import FoldedConstants
-from .group_keys import form_of, values_of
+from .group import form_of, values_of
 from .grouping import needed, ordered
 from .options import CompileOptions
 from .pace import Paces

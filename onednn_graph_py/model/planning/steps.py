@@ -5,7 +5,7 @@ from ..building.value import Node
 from .compiling import Compiled
 from .constants import fold, reading_folded
 from .fallback import reference_function
-from .group_keys import renamed
+from .group import renamed
 from .plan import PlannedStep
 from .plan_draft import PlanDraft
 from .shared import Nodes

@@ -15,7 +15,7 @@ from ...base import _dpctl
 from ...base.dtypes import HOST_DTYPES
 from ...base.errors import InvalidArgumentsError, InvalidShapeError, UnimplementedError
 from ...base.processes.forked import renew_in_forks, warn_of_one_thread
-from ...machine.kernel_caches import count_dropped
+from ...machine.constant_cache import count_dropped
 from ...ops.terms import shape_text
 from ..building.attached_methods import ModelMethods
 from ..building.builder import GraphBuilder

@@ -16,8 +16,16 @@ from ...base import _dpctl, sycl_interop
 from ...base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError, reworded
 from ...ops.terms import shape_text
 from ..planning import Plan
-from .queue import Event, ModelQueue, note_written, writer_of
-from .usm_arrays import Family, coerced_usm_type, family_of, is_usm
+from .queue import (
+    Event,
+    Family,
+    ModelQueue,
+    coerced_usm_type,
+    family_of,
+    is_usm,
+    note_written,
+    writer_of,
+)
 
 # The number of calls that run at the same time with their own intermediate memory. A further call
 # waits on the device for the first of them to end.

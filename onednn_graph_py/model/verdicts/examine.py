@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ... import _core
 from ...base.errors import OneDNNError
 from ...base.text.numbers import gib_text
-from ...machine.cpu_runtime import threads_can_be_set
+from ...machine.cpu import threads_can_be_set
 from ...machine.memory import free_bytes
 from ...machine.timing import timed
 from ...reference.rounding import NUMPY_DTYPES

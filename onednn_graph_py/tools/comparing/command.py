@@ -9,10 +9,8 @@ from typing import Any
 from ...base.text.names import printable
 from ...base.text.options import add_command, add_forms, add_seed, add_timeout, at_least, seconds
 from ...base.text.progress import show_progress
-from ..replay.cases import cases_of
-from ..replay.stages import Ended, read
-from .compare import compare_document
-from .settings import settings_of
+from ..replay.stages import Ended, cases_of, read
+from .compare import compare_document, settings_of
 from .table import Comparison
 
 _MORE = """\

@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...base.text.markup import element, joined
 from ...base.text.names import shortened
 from ...base.text.numbers import or_dash, seconds_text
-from ...base.text.table import html_table, text_table
+from ...base.text.table import element, html_table, joined, text_table
 from ...model.running.model import Step
 from ..replay.verdicts import Verdict
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from ..._core import get_effective_cpu_isa
 from ...base.processes import serve
-from ...machine.cpu_runtime import threads_can_be_set
+from ...machine.cpu import threads_can_be_set
 from ...model.building.builder import GraphBuilder
 from ...model.building.constant_arrays import aligned_copy
 from ...model.checking.expected import Expected, largest_difference

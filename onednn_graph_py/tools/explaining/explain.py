@@ -11,7 +11,7 @@ from ...base.errors import InvalidArgumentsError, OneDNNError
 from ...base.linked import version
 from ...base.loading.openmp_waiting import loaded_before
 from ...base.refusals import with_reason
-from ...machine.cpu_runtime import threads_can_be_set
+from ...machine.cpu import threads_can_be_set
 from ...model.building.builder import GraphBuilder
 from ...model.building.foreign import ForeignNode
 from ...model.building.infer import infer_shapes
@@ -23,9 +23,8 @@ from ...ops.terms import shape_text
 from ..kernels import Kernels, job_of, kernels_of, step_keys
 from .explanation import Explanation
 from .facts import StepFacts
-from .peaks import machine
+from .peaks import NO_PRIMITIVE, machine, raised, speed, timed
 from .steps import PASSED, steps_of_builder, steps_of_plan
-from .times import NO_PRIMITIVE, raised, speed, timed
 
 Shape = tuple[int, ...]
 

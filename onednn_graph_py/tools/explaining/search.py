@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ...model.building.value import Node, Value
-from . import changes_attributes, changes_dtype, changes_kinds, changes_operands, changes_order
+from . import changes_attributes, changes_dtype, changes_kinds, changes_operands
 from .changes import Around, Change, Family, called
 from .probe import Probe, Tried, near_defect
 
@@ -15,10 +15,10 @@ Status = Literal["unsupported", "alone", "in parts"]
 _MOST = 5  # the largest number of reported changes for one op
 
 FAMILIES: dict[str, Family] = {
-    "outputs in the middle": changes_order.fewer_outputs,
-    "second readers": changes_order.own_producers,
+    "outputs in the middle": changes_operands.fewer_outputs,
+    "second readers": changes_operands.own_producers,
     "other ways to write an op": changes_kinds.other_kinds,
-    "the order of ops": changes_order.earlier,
+    "the order of ops": changes_operands.earlier,
     "attributes": changes_attributes.attributes,
     "scales and zero points": changes_attributes.scales_and_zero_points,
     "the form of operands": changes_operands.operand_forms,

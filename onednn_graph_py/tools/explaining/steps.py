@@ -10,9 +10,8 @@ from ...model.planning import Plan, PlannedStep
 from ...model.rewriting.rebuild import values_of
 from ...model.running.model import CompiledGraph
 from ...ops.lookup import row, with_trait
+from ..inspect.assemble import Sized, sized, tensor_of_value, tensors_of_plan
 from ..inspect.drawing import Status
-from ..inspect.of_builder import tensor_of_value
-from ..inspect.of_model import Sized, sized, tensors_of_plan
 from .facts import OpFacts, StepFacts, TensorFacts, Work
 
 Shapes = Mapping[int, tuple[int, ...]]

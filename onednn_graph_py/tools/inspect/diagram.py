@@ -12,14 +12,12 @@ from ...base.errors import InvalidArgumentsError
 from ...base.text.files import write_whole
 from ...model.building.builder import GraphBuilder
 from ...model.running.model import CompiledGraph
-from .assemble import Graph, assemble
+from .assemble import Graph, assemble, graph_of_builder, graph_of_mirror, graph_of_model
 from .dot import missing, to_dot, to_svg
 from .drawing import Drawing
 from .folding import by_scope, readable
 from .labels import title_lines
 from .mermaid import to_mermaid
-from .of_builder import graph_of_builder, graph_of_mirror
-from .of_model import graph_of_model
 
 _FORMS = (".svg", ".dot", ".mmd")
 

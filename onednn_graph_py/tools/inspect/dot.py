@@ -4,11 +4,10 @@ import importlib
 from collections.abc import Sequence
 
 from ...base.errors import UnimplementedError
-from ...base.text.markup import element, joined
 from ...base.text.names import install_line
-from .drawing import Drawing
+from ...base.text.table import element, joined
+from .drawing import EDGE, NODE_FILL, PAGE, TERMINAL_FILL, TEXT, Drawing, fill_of
 from .labels import edge_lines, node_lines, terminal_lines, title_lines
-from .palette import EDGE, NODE_FILL, PAGE, TERMINAL_FILL, TEXT, fill_of
 
 _FONT = "Helvetica,Arial,sans-serif"
 

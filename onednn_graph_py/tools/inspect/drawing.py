@@ -103,3 +103,32 @@ class Drawing:
     def status_of(self, node: OpNode) -> Status | None:
         """Return the implementation that computes a node; None if unknown."""
         return None if node.group is None else self.groups[node.group].status
+
+
+# Diagrams set all fill and text colours, so that they are equally legible on dark and light pages;
+# no information is shown by colour alone. This is Paul Tol's qualitative scheme "light" with 40 %
+# white, so that grey lines are visible on it, in the order in which neighbours differ most for
+# colour-blind readers.
+FILLS = (
+    "#ADCCEB",
+    "#F5EBB8",
+    "#8FD6C2",
+    "#CCCC66",
+    "#C2EBFF",
+    "#F5B8A3",
+    "#D6E085",
+    "#FFCCD6",
+)
+_NOT_ONEDNN = "#DDDDDD"
+
+TEXT = "#000000"
+PAGE = "#FFFFFF"
+NODE_FILL = "#FFFFFF"
+TERMINAL_FILL = "#F2F2F2"
+# A medium grey, for lines on a page of unknown colour.
+EDGE = "#6A6A6A"
+
+
+def fill_of(index: int, group: Group) -> str:
+    """Return a group's fill colour: grey if oneDNN does not compute the group."""
+    return FILLS[index % len(FILLS)] if group.status == "oneDNN" else _NOT_ONEDNN

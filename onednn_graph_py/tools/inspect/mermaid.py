@@ -4,9 +4,8 @@ import json
 import re
 from collections.abc import Sequence
 
-from .drawing import Drawing
+from .drawing import EDGE, NODE_FILL, PAGE, TERMINAL_FILL, TEXT, Drawing, fill_of
 from .labels import edge_lines, node_lines, terminal_lines, title_lines
-from .palette import EDGE, NODE_FILL, PAGE, TERMINAL_FILL, TEXT, fill_of
 
 _PLAIN = " ,()=/"
 

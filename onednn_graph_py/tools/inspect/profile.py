@@ -15,8 +15,7 @@ import numpy.typing as npt
 from ... import _core
 from ...base.errors import InvalidArgumentsError
 from ...base.text.files import write_whole
-from ...base.text.markup import element, joined
-from ...base.text.table import html_table, text_table
+from ...base.text.table import element, html_table, joined, text_table
 from ...ops.terms import shape_text
 
 

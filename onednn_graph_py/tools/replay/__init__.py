@@ -5,9 +5,8 @@ of oneDNN; `run_case` runs one in this process. ``python -m onednn_graph_py repl
 """
 
 from .bisect import Divergence, first_divergence
-from .cases import Case, cases_of
-from .pool import replay
-from .run_case import Options, run_case
+from .run_case import Options, replay, run_case
+from .stages import Case, cases_of
 from .verdicts import Result, Verdict
 
 __all__ = [

@@ -11,9 +11,8 @@ from ...base.text.names import printable
 from ...base.text.numbers import or_dash
 from ...base.text.options import add_command, add_forms, add_seed, add_timeout, at_least
 from ...base.text.progress import show_progress
-from .cases import cases_of
-from .pool import replay
-from .run_case import Options
+from .run_case import Options, replay
+from .stages import cases_of
 from .verdicts import Result, Verdict
 
 _BAR = 24

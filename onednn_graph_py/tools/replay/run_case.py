@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import statistics
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
 from typing import Any
 
 import numpy.typing as npt
 
+from ...base.processes import MODELS, Isolated, ending, too_long
 from ...machine.timing import time_calls
 from ...model.building.builder import GraphBuilder
 from ...model.checking.expected import Expected
 from ...model.planning import KnownDefects
 from .bisect import first_divergence
-from .cases import Case
-from .stages import Ended, built, called, check_memory, compiled, inputs_of, partition, read
+from .stages import Case, Ended, built, called, check_memory, compiled, inputs_of, partition, read
 from .verdicts import Result, Verdict
 
 Array = npt.NDArray[Any]
@@ -108,3 +112,74 @@ def _verify(
         first = first_divergence(builder, inputs, options.seed, known_defects=options.known_defects)
         result.diverges = str(first or "each op is right if the graph ends with it")
     raise Ended(Verdict.WRONG, "; ".join(str(o) for o in found.outputs if not o.ok))
+
+
+def replay(
+    cases: Sequence[Case],
+    options: Options = DEFAULTS,
+    *,
+    jobs: int = 1,
+    timeout: float | None = None,
+) -> Iterator[tuple[int, Result]]:
+    """Run cases, each in a process of its own.
+
+    Parameters
+    ----------
+    cases : sequence of Case
+    options : Options
+        Options; unless they set `threads`, the jobs share the CPU's cores.
+    jobs : int
+        Number of cases that run at a time.
+    timeout : float, optional
+        Time limit per case, in seconds.
+
+    Yields
+    ------
+    number : int
+        Number of the case.
+    result : Result
+        Its result. Results come when cases end, not in the order of the cases.
+    """
+    cores = len(os.sched_getaffinity(0))
+    jobs = max(1, min(jobs, len(cases)))
+    options = replace(
+        options,
+        threads=options.threads or max(1, cores // jobs),
+        memory_share=options.memory_share / jobs,
+    )
+    idle: SimpleQueue[Isolated] = SimpleQueue()
+
+    def run(number: int) -> tuple[int, Result]:
+        process = idle.get()
+        try:
+            return number, _result(process, cases[number], options, timeout)
+        finally:
+            idle.put(process)
+
+    with contextlib.ExitStack() as stack:
+        processes = [stack.enter_context(Isolated(*MODELS)) for _ in range(jobs)]
+        for process in processes:
+            idle.put(process)
+        pool = stack.enter_context(ThreadPoolExecutor(jobs))
+        running = [pool.submit(run, number) for number in range(len(cases))]
+        try:
+            for ended in as_completed(running):
+                yield ended.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in processes:
+                process.interrupt()
+
+
+def _result(process: Isolated, case: Case, options: Options, timeout: float | None) -> Result:
+    began = time.monotonic()
+    how, what = process.call(run_case, case, options, timeout=timeout)
+    if how == "returned":
+        result: Result = what
+        return result
+    verdict, reason = Verdict.CRASHED, str(what)
+    if how == "hang":
+        verdict, reason = Verdict.TIMED_OUT, too_long(timeout or 0)
+    elif how == "ended":
+        reason = ending(what)
+    return Result(str(case), verdict, reason, seconds=time.monotonic() - began)

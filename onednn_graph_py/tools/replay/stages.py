@@ -1,17 +1,29 @@
-"""The stages of running a graph: read a file, partition, build, compile, call.
+"""The stages of running a graph: find and read a file, partition, build, compile, call.
 
 Each stage returns what it makes, or raises `Ended` with the verdict.
 """
 
+from __future__ import annotations
+
+import glob
 import math
+import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ...base.errors import GraphFormatError, NoDeviceError, OneDNNError, UnimplementedError
+from ...base.errors import (
+    GraphFormatError,
+    InvalidArgumentsError,
+    NoDeviceError,
+    OneDNNError,
+    UnimplementedError,
+)
 from ...base.refusals import with_reason
 from ...base.text.files import told
 from ...base.text.numbers import gib_text
@@ -25,8 +37,42 @@ from ...model.running.model import CompiledGraph
 from ...ops.check import check
 from ...reference.rounding import NUMPY_DTYPES
 from ...serialization import GraphDocument, OpRecord, parse, to_builder, to_graph
-from .cases import Case
 from .verdicts import Verdict
+
+
+@dataclass(frozen=True)
+class Case:
+    """A graph to run: that of a file, or a document instead."""
+
+    path: str
+    document: GraphDocument | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return self.path
+
+
+def _files(where: str) -> list[str]:
+    if os.path.isdir(where):
+        return sorted(str(p) for p in Path(where).rglob("*.json"))
+    if not os.path.exists(where) and glob.has_magic(where):
+        found = sorted(glob.glob(where, recursive=True))
+        return [f for name in found for f in (_files(name) if os.path.isdir(name) else [name])]
+    return [where]
+
+
+def cases_of(places: Iterable[str]) -> list[Case]:
+    """Find the cases of files, folders with all below, and patterns such as ``dumps/**/*.json``.
+
+    - raises `InvalidArgumentsError`: a folder or pattern has no JSON file
+    """
+    made = []
+    for place in places:
+        files = _files(place)
+        if not files:
+            raise InvalidArgumentsError(f"{place}: there is no JSON file")
+        made += [Case(file) for file in files]
+    return made
+
 
 Array = npt.NDArray[Any]
 

@@ -15,9 +15,8 @@ from ...serialization import parse, to_builder
 from ..export.cpp_program import to_cpp
 from ..export.python_program import to_python
 from .draws import FAMILIES, Family
-from .reduce import reduce_findings
 from .report import Finding, Report
-from .run import search
+from .run import reduce_findings, search
 
 _MORE = """\
 The graphs are single ops, chains of ops, products of integers, attention and other blocks, in every

@@ -4,8 +4,7 @@
 ``python -m onednn_graph_py shrink`` does both for a file.
 """
 
-from .outcome import SYMPTOMS, Outcome
-from .shows import Shows
 from .shrink import Progress, shrink
+from .trial import SYMPTOMS, Outcome, Shows
 
 __all__ = ["SYMPTOMS", "Outcome", "Progress", "Shows", "shrink"]

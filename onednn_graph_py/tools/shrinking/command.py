@@ -9,9 +9,8 @@ from ...base.text.numbers import counted
 from ...base.text.options import add_command, add_output, add_seed, add_timeout
 from ...base.text.progress import show_progress
 from ...serialization import parse, to_json
-from .outcome import SYMPTOMS
-from .shows import Shows
 from .shrink import Progress, elements_of, shrink
+from .trial import SYMPTOMS, Shows
 
 _MORE = """\
 mismatch: oneDNN's fused partitions, without workarounds for known defects, compute something else

@@ -10,8 +10,7 @@ from ...base.errors import OneDNNError
 from ...ops.check import check
 from ...ops.lookup import row, with_attribute
 from ...serialization import AttributeRecord, GraphDocument, OpRecord, TensorRecord
-from ...serialization.links import in_order
-from ...serialization.tags import strides_of, tag_of
+from ...serialization.links import in_order, strides_of, tag_of
 
 Dims = tuple[int, ...]
 Attributes = Mapping[str, AttributeRecord]

@@ -13,10 +13,18 @@ from dataclasses import dataclass
 
 from ...base.errors import InvalidArgumentsError
 from ...serialization import GraphDocument, to_json
-from .cut import bypasses, kept, settled
 from .resize import shrink_dims
-from .shows import Shows
-from .simplify import attributes, data_types, layouts, optional_inputs, settings
+from .simplify import (
+    attributes,
+    bypasses,
+    data_types,
+    kept,
+    layouts,
+    optional_inputs,
+    settings,
+    settled,
+)
+from .trial import Shows
 
 Attempt = Callable[[GraphDocument], bool]
 Variants = Callable[[GraphDocument], Iterator[GraphDocument]]

@@ -1,17 +1,24 @@
-"""Try a graph in this process, with oneDNN's own partitions.
+"""Try a graph with oneDNN's own partitions, in a helper process that may crash or hang: `Shows`.
 
 Models (`GraphBuilder.compile`) work around oneDNN's defects. Shrinking looks for defects, so this
 module works around none: it compiles each partition with the layouts of the graph, and runs it on
 the results of earlier ones.
 """
 
-from typing import Any
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from ... import _core
-from ...base.errors import OneDNNError, UnimplementedError
+from ...base.errors import InvalidArgumentsError, OneDNNError, UnimplementedError
+from ...base.processes import MODELS, Isolated, cause, ending, too_long
+from ...base.refusals import with_reason
 from ...base.text.numbers import gib_text
 from ...machine.memory import free_bytes
 from ...model.building.builder import GraphBuilder
@@ -19,9 +26,53 @@ from ...model.checking.expected import Expected, reference_values
 from ...model.checking.filling import fill_inputs
 from ...model.verdicts.running import GuardedMemory
 from ...serialization import GraphDocument, OpRecord, to_builder, to_graph
-from ...serialization.tags import strides_of
+from ...serialization.links import strides_of
 from ..replay.stages import bytes_needed, why_unsupported
-from .outcome import Outcome, Symptom, signature_of
+
+Symptom = Literal[
+    "passed", "mismatch", "unsupported", "refused", "crash", "hang", "too large", "failed"
+]
+
+SYMPTOMS: tuple[Symptom, ...] = ("mismatch", "crash", "hang", "unsupported", "refused")
+"""The symptoms that shrinking can keep."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of trying a graph; its symptom is ``failed`` if the trial itself raised."""
+
+    symptom: Symptom
+    reason: str = ""
+    # Marks of this symptom: a kind of op that has no kernel, a signal, an error without its numbers
+    # and names. A smaller graph shows the same symptom if it shares one of them.
+    signatures: tuple[str, ...] = ()
+    error: OneDNNError | None = field(default=None, compare=False)
+
+    def with_reason(self) -> str:
+        """Say it all, with oneDNN's reason, which another process finds."""
+        return str(self if self.error is None else replace(self, reason=with_reason(self.error)))
+
+    def __str__(self) -> str:
+        return f"{self.symptom}: {self.reason}" if self.reason else self.symptom
+
+
+_PLACES = re.compile(r"\bgraph\[\d+\](\.[a-z_]+(\[\d+\])?)*")
+_NAMES = re.compile(r"'[^']*'|\"[^\"]*\"")
+_NUMBERS = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?")
+_LISTS = re.compile(r"#([ ,x]*#)+")
+
+
+def signature_of(error: BaseException) -> str:
+    """Return an error's text without places, names and numbers, which change with shrinking.
+
+    Examples
+    --------
+    >>> signature_of(ValueError("graph[3]: op 7 'fc' (MatMul): 2x8 does not fit 4x16x5"))
+    'ValueError: : op # ~ (MatMul): # does not fit #'
+    """
+    text = _NAMES.sub("~", _PLACES.sub("", str(error)))
+    return f"{type(error).__name__}: {_LISTS.sub('#', _NUMBERS.sub('#', text))}"
+
 
 Array = npt.NDArray[Any]
 
@@ -175,3 +226,79 @@ class _Trial:
         memory = GuardedMemory(lt, self.values[lt.get_id()].dtype, self.engine)
         memory.own[...] = 0xFF
         return memory
+
+
+class Shows:
+    """A predicate: whether a graph shows the same symptom as the first graph that it tried.
+
+    Parameters
+    ----------
+    symptom : str
+        ``mismatch`` (oneDNN's fused partitions, without workarounds for known defects, differ from
+        the reference), ``crash``, ``hang``, ``unsupported`` (oneDNN has no kernel for an op here)
+        or ``refused`` (oneDNN or this package rejects the graph).
+    seed : int
+        Seed for generated inputs.
+    timeout : float
+        Seconds after which a graph counts as hanging.
+    trial : callable, optional
+        Takes a `GraphDocument` and the seed, and returns an `Outcome`. It must be a module's
+        function, since another process calls it. By default the trial that finds `symptom`.
+
+    Raises
+    ------
+    InvalidArgumentsError
+        The symptom is unknown, or the timeout is not positive.
+    """
+
+    def __init__(
+        self,
+        symptom: str,
+        *,
+        seed: int = 0,
+        timeout: float = 60.0,
+        trial: Callable[[GraphDocument, int], Outcome] | None = None,
+    ) -> None:
+        if symptom not in SYMPTOMS:
+            raise InvalidArgumentsError(
+                f"a graph can be shrunk while it shows {', '.join(SYMPTOMS)}; got {symptom!r}"
+            )
+        if not timeout > 0:
+            raise InvalidArgumentsError(f"timeout must be positive, got {timeout!r}")
+        self.symptom = symptom
+        self.seed = seed
+        self.timeout = timeout
+        self._trial = trial if trial is not None else trial_of(symptom)
+        self._process = Isolated(*MODELS)
+        self._wanted: str | None = None
+
+    def outcome(self, document: GraphDocument) -> Outcome:
+        """Try a graph; the symptom is ``failed`` if the trial itself raises."""
+        kind, value = self._process.call(self._trial, document, self.seed, timeout=self.timeout)
+        if kind == "returned":
+            made: Outcome = value
+            return made
+        if kind == "hang":
+            return Outcome("hang", too_long(self.timeout), ("hang",))
+        if kind == "raised":
+            return Outcome("failed", value)
+        return Outcome("crash", ending(value), (cause(value),))
+
+    def __call__(self, document: GraphDocument) -> bool:
+        """Return whether a graph shows the same symptom as the first graph that showed one."""
+        found = self.outcome(document)
+        if found.symptom != self.symptom:
+            return False
+        if self._wanted is None:
+            self._wanted = found.signatures[0]
+        return self._wanted in found.signatures
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
+
+    def __enter__(self) -> Shows:
+        return self
+
+    def __exit__(self, *of: object) -> None:
+        self.close()
