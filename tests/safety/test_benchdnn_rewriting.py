@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from benchdnn_rewriting import Rewriting, parse_rewritings
 from graphs import SAME_SIZE
-from onednn_graph_py.serialization.tags import strides_of, tag_of
 
 import onednn_graph_py as og
 from onednn_graph_py import serialization
+from onednn_graph_py.serialization.links import strides_of, tag_of
 
 
 def rewritten(build, *words):
