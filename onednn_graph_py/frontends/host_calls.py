@@ -131,6 +131,50 @@ def _averaged(x: Array, size: Sequence[int | None]) -> Array:
     return x
 
 
+def _sampled(x: Array, grid: Array, mode: int = 0, pad: int = 0, align: bool = False) -> Array:
+    """Read between elements at places from -1 to 1; modes are linear, nearest and cubic."""
+    taps: list[tuple[Any, Any]] = [(0, np.ones((), x.dtype))]  # places, weights
+    for size, place in zip(x.shape[2:], np.moveaxis(grid, -1, 0)[::-1], strict=True):
+        at = (place + 1) / 2 * (size - 1) if align else ((place + 1) * size - 1) / 2
+        at = np.clip(np.nan_to_num(at, nan=-(2**30)), -(2**30), 2**30)
+        if mode != 2:  # whose elements are folded one by one
+            at = _folded(at, size, pad, align)
+        low = np.rint(at) if mode == 1 else np.floor(at)
+        part = at - low
+        weights = {0: [1 - part, part], 1: [np.ones_like(at)], 2: _cubic(part)}[mode]
+        rows = []
+        for i, weight in enumerate(weights):
+            index = _folded(low + i - (mode == 2), size, pad, align)
+            inside = (index >= 0) & (index < size)
+            rows.append((np.where(inside, index, 0).astype(np.int64), weight * inside))
+        taps = [(n * size + index, w * weight) for n, w in taps for index, weight in rows]
+    flat = x.reshape(*x.shape[:2], -1)
+    made = np.zeros((*x.shape[:2], grid[0, ..., 0].size), x.dtype)
+    for index, weight in taps:
+        each = np.take_along_axis(flat, index.reshape(len(x), 1, -1), 2)
+        weight = weight.reshape(len(x), 1, -1)
+        made += np.where(weight == 0, 0, each) * weight
+    return made.reshape(*x.shape[:2], *grid.shape[1:-1])
+
+
+def _folded(at: Array, size: int, pad: int, align: bool) -> Array:
+    """Return places as padding has them: 0 leaves them, 1 takes the border, 2 reflects at it."""
+    if pad == 2:
+        first, span = (0.0, size - 1) if align else (-0.5, size)
+        turns, rest = np.divmod(np.abs(at - first), max(span, 1))
+        at = np.where(turns % 2 == 0, rest, span - rest) + first
+    return np.clip(at, 0, size - 1) if pad else at
+
+
+def _cubic(part: Array) -> list[Array]:
+    """Return the weights of four elements around a place, of which the second is before it."""
+    a = -0.75
+    near, far = (1 + part, 2 - part), (part, 1 - part)
+    outer = [((a * t - 5 * a) * t + 8 * a) * t - 4 * a for t in near]
+    inner = [((a + 2) * t - (a + 3)) * t * t + 1 for t in far]
+    return [outer[0], *inner, outer[1]]
+
+
 _ALIKE = """
 abs arange bitwise_and bitwise_not bitwise_or cos exp flip full full_like isnan log logical_and
 logical_not logical_or maximum minimum ones ones_like remainder sin tril triu where zeros zeros_like
@@ -190,6 +234,8 @@ HOST: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in _ALIK
     "sum": _over(np.sum),
     "upsample_nearest2d": lambda x, size, *scales: _upsampled(x, size, None, *scales),
     "upsample_bilinear2d": _upsampled,
+    "grid_sampler_2d": _sampled,
+    "grid_sampler_3d": _sampled,
 }
 """The function of each op, by the name before the overload's."""
 

@@ -35,8 +35,16 @@ __all__ = [
 
 aten = torch.ops.aten
 
-KEPT = tuple(op for op in LOWERINGS if getattr(op, "_can_decompose", bool)())
-"""Ops that stay whole: torch would take them to pieces, of which oneDNN fuses fewer."""
+_RESIZING = """
+upsample_bicubic2d upsample_linear1d upsample_nearest1d upsample_nearest3d upsample_trilinear3d
+_upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d _upsample_nearest_exact2d
+_upsample_nearest_exact3d
+"""
+
+KEPT = tuple(op for op in LOWERINGS if getattr(op, "_can_decompose", bool)()) + tuple(
+    getattr(aten, name).vec for name in _RESIZING.split()
+)
+"""Ops that stay whole: of their pieces oneDNN fuses fewer, or none between those of torch."""
 
 PARTS = (aten.addcdiv, aten.addcmul, aten.glu, aten.pixel_shuffle, aten.pixel_unshuffle)
 """Ops that torch takes to pieces that oneDNN has; whole, they would divide a region."""

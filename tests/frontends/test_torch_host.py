@@ -93,6 +93,12 @@ CASES = {
     "upsample_bilinear2d": lambda i, x: F.interpolate(
         x[None, None], size=(5, 4), mode="bilinear", align_corners=True
     ),
+    "grid_sampler_2d": lambda i, x: F.grid_sample(
+        x[None, None], x.view(1, -1, 3, 2) * 0.7, align_corners=False
+    ),
+    "grid_sampler_3d": lambda i, x: F.grid_sample(
+        x[None, None, None], x.view(1, -1, 1, 2, 3) * 0.7, align_corners=True
+    ),
 }
 """A call of each function, of integers (2, 6) from 0 to 7 and numbers with a 0 among them."""
 
@@ -179,6 +185,24 @@ def test_factors_that_are_not_whole(mode, factors):
     x = torch.arange(210.0).reshape(1, 2, 7, 15)
     got = front.export(function, (x,))(x.numpy())
     torch.testing.assert_close(torch.from_numpy(got), function(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_sampling_between_elements(mode, padding, align):
+    function = Calls(
+        lambda *given: F.grid_sample(*given, mode=mode, padding_mode=padding, align_corners=align)
+    )
+    generator = torch.Generator().manual_seed(5)
+    for sizes in ((4, 7), (1, 5), (3, 4, 5))[: 2 if mode == "bicubic" else 3]:
+        x = torch.randn(2, 3, *sizes, generator=generator)
+        x[0, 1, :, 0] = torch.inf if padding == "zeros" and mode == "nearest" else 2
+        grid = 5 * torch.rand(2, *range(3, 3 + len(sizes)), len(sizes), generator=generator) - 2.5
+        if padding != "reflection":  # for which f32 has no digits left so far away
+            grid[0, 0, 0] = torch.tensor([1e12, -1e12, 1.0])[: len(sizes)]
+        got = front.export(function, (x, grid))(x.numpy(), grid.numpy())
+        torch.testing.assert_close(torch.from_numpy(got), function(x, grid), rtol=1e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("order", [0, 0.5, 1, 2, torch.inf, -torch.inf])
