@@ -119,6 +119,54 @@ def test_resized_dims_are_products_in_f32(mode, factor, size, axes):
     check(open_, [x], [floats(3, 2, 5, 7)], [x])
 
 
+RESIZED = [  # dims, factors of the last ones
+    ((2, 3, 7), (1.7,)),
+    ((2, 3, 4, 7), (2.6, 0.55)),
+    ((1, 2, 9, 8), (1, 0.5)),
+    ((2, 1, 1, 6), (3, 1.5)),
+    ((1, 2, 3, 4, 5), (1.4, 2, 1.3)),
+    ((5, 9), (1.3, 0.7)),
+]
+COORDINATES = ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"]
+
+
+@pytest.mark.parametrize("element", [FLOAT, TensorProto.BFLOAT16])
+@pytest.mark.parametrize("how", [*COORDINATES, "half_pixel_symmetric"])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic", "cubic, exclude_outside"])
+@pytest.mark.parametrize(("shape", "factors"), RESIZED)
+def test_dims_are_resized_without_an_island(shape, factors, mode, how, element):
+    mode, _, outside = mode.partition(", ")
+    attributes = {"mode": mode, "coordinate_transformation_mode": how}
+    attributes |= {"exclude_outside": 1, "cubic_coeff_a": -0.5} if outside else {}
+    if mode == "nearest":
+        attributes["nearest_mode"] = "round_prefer_ceil" if len(shape) == 4 else "floor"
+    before = shape[-len(factors) :]
+    ends = [int(size * factor) for size, factor in zip(before, factors, strict=True)]
+    sizes = np.array([*shape[: -len(factors)], *ends])
+    node = helper.make_node("Resize", ["x", "", "", "s"], ["y"], **attributes)
+    model = made([node], {"x": (element, shape)}, ["y"], {"s": sizes}, 19)
+    single = made([node], {"x": (FLOAT, shape)}, ["y"], {"s": sizes}, 19)
+    x = floats(*shape).astype(helper.tensor_dtype_to_np_dtype(element))
+    in_f32 = x.astype(np.float32)
+    if mode == "cubic" and len(shape) != 4:  # which onnxruntime does not have
+        (want,) = ReferenceEvaluator(single).run(None, {"x": in_f32})
+    else:
+        (want,) = by_onnxruntime(single, in_f32)
+    got = front.load(model, fallback="error")(x)
+    assert (got.shape, got.dtype) == (want.shape, x.dtype)
+    error = 2e-5 if element == FLOAT else 2**-7 * abs(want).max()
+    np.testing.assert_allclose(got.astype(np.float32), want, rtol=0, atol=error)
+
+
+def test_images_that_products_are_slow_for_are_resized_in_islands():
+    attributes = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
+    node = helper.make_node("Resize", ["x", "", "", "s"], ["y"], **attributes)
+    model = made([node], {"x": (FLOAT, (1, 2, 90, 70))}, ["y"], {"s": [1, 2, 180, 141]}, 19)
+    loaded = check(model, [floats(1, 2, 90, 70)])
+    (program,) = loaded.report().programs
+    assert "products are slow" in program.left[0].why
+
+
 @pytest.mark.parametrize("opset", [11, 13, 15])
 def test_weights_are_normalized_by_the_statistics_that_are_given(opset):
     """Before opset 14 onnx's reference moves them, as in training."""
@@ -163,7 +211,7 @@ def test_nearest_elements_are_rounded_as_runtimes_do():
 @pytest.mark.parametrize("dims", [(1, 2, 4, 20), ("n", 2, "h", "w")])
 def test_where_onnx_infers_other_dims_the_runtime_is_right(monkeypatch, dims):
     monkeypatch.setattr(inference.NodeFacts, "_resized", lambda self, made, *_: made)
-    node = helper.make_node("Resize", ["b", "", "s"], ["c"], mode="cubic")
+    node = helper.make_node("Resize", ["b", "", "s"], ["c"], mode="cubic", antialias=1)
     model = between_products(node, 21, (1, 2, 4, 20), dims, s=np.float32([1, 1, 1, 1.3]))
     model.graph.node.append(helper.make_node("Shape", ["y"], ["sizes"]))
     model.graph.output.append(onnx.ValueInfoProto(name="sizes"))

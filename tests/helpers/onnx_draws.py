@@ -522,7 +522,8 @@ def _resize(g: Graph) -> bool:
     if x is None or g.values[x].ndim > 4 or not g.values[x].size:
         return False
     shape, pick = g.values[x].shape, g.chance
-    mode = pick.choice(("nearest", "linear", "linear"))
+    modes = ("nearest", "linear", "linear", *(["cubic"] if g.values[x].ndim == 4 else []))
+    mode = pick.choice(modes)
     attrs: dict[str, Any] = {"mode": mode}
     attrs |= _maybe(
         g,
