@@ -9,6 +9,7 @@ from ..blocks.pooling import global_avg_pool
 from ..model.building.operands import selected
 from ..model.building.value import Value
 from ..model.rewriting import has_few_factors
+from ..ops.lookup import with_attribute, with_trait
 from .lowering import FLOATS, NotLowered, Place
 
 ELEMENTWISE = (
@@ -165,9 +166,30 @@ def reduced(at: Place, method: str, x: Value, axes: Sequence[int], keep: bool) -
     if method == "reduce_mean" and x.ndim in (4, 5) and axes == [*range(2, x.ndim)]:
         made = global_avg_pool(wide)
         made = made if keep else made.squeeze(axes)
+    elif method == "reduce_max" and axes[0] >= 2 and -1 not in (x.shape or ()) and _is_image(x):
+        space = range(2, x.ndim)
+        made = at.b.max_pool(
+            wide,
+            kernel=[(x.shape or ())[i] if i in axes else 1 for i in space],
+            strides=[1 for _ in space],
+            pads_begin=[0 for _ in space],
+            pads_end=[0 for _ in space],
+            data_format="NCX",
+        )
+        made = made if keep else made.squeeze(axes)
     else:
         made = getattr(at.b, method)(wide, axes=axes, keep_dims=keep)
     return at.cast(made, x.dtype)
+
+
+def _is_image(x: Value) -> bool:
+    """Return whether oneDNN gives a value its channels last, for which ReduceMax is slow."""
+    node = x.producer
+    while node is not None and node.kind in with_trait("elementwise"):
+        node = node.inputs[0].producer
+    if node is None or node.kind not in with_attribute("data_format"):
+        return False
+    return x.ndim in (3, 4, 5) and node.attrs.get("data_format") == "NCX"
 
 
 def extreme(at: Place, method: str, x: Value, axes: Sequence[int], keep: bool) -> Value:

@@ -20,6 +20,43 @@ def composed(model: ir.Model) -> None:
     edits = Edits(model)
     edits.each(_gelu)
     edits.each(_attention)
+    edits.each(_squeezed_late)
+
+
+_OF_CHANNELS = ("Relu", "LeakyRelu", "Elu", "Sigmoid", "Tanh")
+"""Activations behind a convolution's bias."""
+
+
+def _squeezed_late(edits: Edits, node: ir.Node) -> None:
+    """Move the Squeeze of a convolution behind its bias, as Keras' one-dimensional ones have it.
+
+    oneDNN fuses the bias and the activation then.
+    """
+    if not is_op(node, "Squeeze"):
+        return
+    given = node.inputs[0]
+    product = None if given is None else given.producer()
+    if given is None or product is None or not is_op(product, "Conv", "ConvTranspose"):
+        return
+    kernel, last = product.inputs[1], only_reader(node.outputs[0])
+    if kernel is None or kernel.shape is None or last is None or not is_op(last, "Add"):
+        return
+    listed = node.attributes.get("axes")
+    axes = edits.weight(edits.of(node, 1)) if listed is None else np.array(listed.as_ints())
+    bias = next((w for v in last.inputs if (w := edits.weight(v)) is not None), None)
+    if axes is None or bias is None or only_reader(given) is None:
+        return
+    ahead = len(kernel.shape) - axes.size - bias.ndim
+    if ahead < 0:
+        return
+    wide = np.expand_dims(bias.reshape((1,) * ahead + bias.shape), tuple(axes.tolist()))
+    made = edits.before(last, "Add", [given, edits.constant(wide, f"{last.name}.bias")], None, 14)
+    after = only_reader(last.outputs[0])
+    if after is not None and is_op(after, *_OF_CHANNELS):
+        last = after
+        made = edits.before(last, last.op_type, [made], last.attributes, last.version)
+    made = edits.before(last, "Squeeze", [made, *node.inputs[1:]], node.attributes, node.version)
+    edits.replace(last, made)
 
 
 def _number(edits: Edits, value: ir.Value | None) -> float | None:

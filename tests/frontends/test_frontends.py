@@ -79,6 +79,23 @@ def test_the_largest_of_infinities_is_one(method, number):
     np.testing.assert_array_equal(made, x.max(1) if method == "reduce_max" else x.min(1))
 
 
+@pytest.mark.parametrize("axes", [[2], [3], [2, 3], [1]])
+@pytest.mark.parametrize("keep", [False, True])
+def test_the_largest_of_an_image_is_a_pool(axes, keep):
+    x = np.random.default_rng(0).standard_normal((2, 3, 5, 7)).astype(np.float32)
+    x[1, 2] = -INF
+    at, [value] = place((x.shape, "f32"))
+    sides = {"pads_begin": [0, 0], "pads_end": [0, 0]}
+    image = at.b.avg_pool(
+        value, kernel=[1, 1], strides=[1, 1], **sides, exclude_pad=True, data_format="NCX"
+    )
+    made = run(at, recipes.extreme(at, "reduce_max", image.leaky_relu(alpha=0.5), axes, keep), x)
+    np.testing.assert_array_equal(made, np.where(x < 0, x / 2, x).max(tuple(axes), keepdims=keep))
+    kinds = [n.kind for n in at.b.nodes]
+    assert ("MaxPool" in kinds) == (axes != [1])
+    assert ("ReduceMax" in kinds) == (axes == [1])
+
+
 @pytest.mark.parametrize("method", ["reduce_sum", "reduce_mean", "reduce_l1", "reduce_l2"])
 @pytest.mark.parametrize("axes", [[0], [0, 1], []])
 def test_dims_of_one_are_reduced_without_a_kernel(method, axes):

@@ -213,6 +213,40 @@ def gelu_of_probabilities(x):
     return (s * (1 + np.vectorize(math.erf)(s / math.sqrt(2))) / 2).sum(2)
 
 
+KERAS = [  # axes of the Squeeze, the bias, whether it is one of channels
+    ([2], (6, 1), True),
+    ([2], (1, 6, 1), True),
+    ([0, 2], (6, 1), True),
+    ([-2, -1], (6,), True),
+    ([-2, -1], (6, 1), False),
+    ([0, 2], (6, 5), False),
+    ([2], (5,), False),
+]
+
+
+@pytest.mark.parametrize(("axes", "bias", "fused"), KERAS)
+@pytest.mark.parametrize("after", ["Relu", "LeakyRelu <alpha = 0.3>", "Neg"])
+def test_the_bias_behind_a_squeeze_fuses_with_the_convolution(axes, bias, fused, after):
+    """Keras' one-dimensional convolutions are so."""
+    x, w, b = floats(1, 3, 1, 1 if -1 in axes else 5), floats(6, 3, 1, 1), floats(*bias)
+    given = model_of(
+        f"""g (float[1,3,1,{x.shape[3]}] x) => (float y) {{
+        c = Conv (x, w) s = Squeeze (c, axes) a = Add (b, s) y = {after} (a) }}"""
+    )
+    for name, array in (("w", w), ("b", b), ("axes", np.array(axes))):
+        given.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    del given.graph.output[0].type.tensor_type.shape.dim[:]
+    given.graph.output[0].type.tensor_type.ClearField("shape")
+    added = b + np.einsum("oc,nchw->nohw", w[:, :, 0, 0], x).squeeze(tuple(axes))
+    factor = {"Relu": 0, "Neg": None}.get(after, np.float32(0.3))
+    wanted = -added if factor is None else np.where(added < 0, factor * added, added)
+    loaded = front.load(given, fallback="error")
+    np.testing.assert_allclose(loaded(x), wanted, rtol=1e-5, atol=1e-5)
+    kinds = [s.ops for s in only_program(loaded).steps]
+    if factor is not None and fused:
+        assert kinds[0] == ("Convolution", "ReLU" if factor == 0 else "LeakyReLU")
+
+
 @pytest.mark.parametrize("axis", ["", "<axis = 0>", "<axis = 2>", "<axis = -2>"])
 @pytest.mark.parametrize("op", ["Softmax", "LogSoftmax", "Hardmax"])
 def test_old_softmax_takes_all_dims_from_its_axis_on(op, axis):
