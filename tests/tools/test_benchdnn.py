@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import onednn_graph_py as og
-from onednn_recipe import benchdnn as recipe_of_benchdnn
+from matrix import benchdnn_build
 from onednn_recipe.recipe import Recipe
 from onednn_recipe.report import RecipeError
 from onednn_recipe.settings import Settings
@@ -192,7 +192,7 @@ LINK = (
 
 
 def test_the_link_command_takes_the_installed_library():
-    made = recipe_of_benchdnn.link_command(
+    made = benchdnn_build.link_command(
         LINK, Path("/build"), Path("/prefix/lib/libdnnl_ogp.so"), Path("/done/benchdnn")
     )
     folder = "/build/tests/benchdnn/CMakeFiles/benchdnn.dir"
@@ -205,9 +205,7 @@ def test_the_link_command_takes_the_installed_library():
 
 def test_a_link_command_without_the_library_is_refused():
     with pytest.raises(RecipeError, match="no command that links benchdnn"):
-        recipe_of_benchdnn.link_command(
-            ": && c++ a.o -o a && :", Path("/b"), Path("/l"), Path("/p")
-        )
+        benchdnn_build.link_command(": && c++ a.o -o a && :", Path("/b"), Path("/l"), Path("/p"))
 
 
 def recipe_with(tmp_path: Path, **env: str) -> Recipe:
@@ -218,9 +216,9 @@ def recipe_with(tmp_path: Path, **env: str) -> Recipe:
 
 def test_a_library_that_the_recipe_did_not_build_has_no_benchdnn(tmp_path):
     recipe = recipe_with(tmp_path, ONEDNN_ROOT=str(tmp_path))
-    assert recipe_of_benchdnn.finished(recipe) is None
+    assert benchdnn_build.finished(recipe) is None
     with pytest.raises(RecipeError, match=r"ONEDNN_ROOT=.* names another"):
-        recipe_of_benchdnn.ensure(recipe)
+        benchdnn_build.ensure(recipe)
 
 
 LISTS = """\
@@ -279,14 +277,14 @@ def test_benchdnn_is_built_once_against_the_installed_library_and_a_broken_build
     library = recipe.ensure()
     objects = recipe.cache.build(library.prefix.name)
     shutil.rmtree(objects)  # as if the library's own build had left nothing
-    assert recipe_of_benchdnn.finished(recipe) is None
+    assert benchdnn_build.finished(recipe) is None
 
     with pytest.raises(RecipeError, match=r"compiling benchdnn 3\.9\.1 failed"):
-        recipe_of_benchdnn.ensure(recipe)
-    assert recipe_of_benchdnn.finished(recipe) is None
+        benchdnn_build.ensure(recipe)
+    assert benchdnn_build.finished(recipe) is None
     (tree / "tests" / "benchdnn" / "two.cpp").write_text(RIGHT)
     capfd.readouterr()
-    built = recipe_of_benchdnn.ensure(recipe)
+    built = benchdnn_build.ensure(recipe)
     said = capfd.readouterr().err
     assert "resuming benchdnn 3.9.1" in said
     assert "step 1 of 1," in said  # one.cpp was compiled the first time
@@ -295,10 +293,10 @@ def test_benchdnn_is_built_once_against_the_installed_library_and_a_broken_build
     assert not objects.exists()
     assert sorted(p.name for p in built.program.parent.iterdir()) == ["benchdnn", "finished.json"]
 
-    assert recipe_of_benchdnn.ensure(recipe) == built == recipe_of_benchdnn.finished(recipe)
+    assert benchdnn_build.ensure(recipe) == built == benchdnn_build.finished(recipe)
     assert capfd.readouterr().err == ""
     os.utime(library.library, (1, 1))  # a library that was built anew
-    assert recipe_of_benchdnn.finished(recipe) is None
+    assert benchdnn_build.finished(recipe) is None
 
 
 # -- with a built benchdnn
@@ -307,7 +305,7 @@ def test_benchdnn_is_built_once_against_the_installed_library_and_a_broken_build
 def built_benchdnn():
     """The one of the linked oneDNN; skip where there is none."""
     try:
-        built = recipe_of_benchdnn.finished(Recipe())
+        built = benchdnn_build.finished(Recipe())
     except RecipeError as error:
         pytest.skip(f"the recipe has no oneDNN here: {error}")
     if built is None:

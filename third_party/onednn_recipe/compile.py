@@ -1,22 +1,19 @@
 """Configure, compile and install one source tree into one prefix of the cache."""
 
 import os
+import re
 import shutil
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
-from . import ccache, prefix, process
+from . import prefix
 from .cache import Cache, write_record
-from .lacking import lacking
-from .progress import Progress
+from .process import Steps
 from .report import RecipeError, say
 from .united import Misfits
 
-LOG_LINES_SHOWN = 30
 # Ninja goes on to find more sources that can't be compiled together, but not without end.
 _FAILURES = 12
 
@@ -29,15 +26,13 @@ class Job:
     tree: Path
     version: str
     arguments: tuple[str, ...]
-    options: dict[str, str]
-    cmake: str
-    ninja: str
+    tools: dict[str, str]
     jobs: int
     minimum_version: str
     # A tree that the user edits keeps its objects, so that the next build is incremental.
     keep_objects: bool
     # What the finished prefix says about itself.
-    stamp: dict[str, object]
+    stamp: Mapping[str, object]
 
 
 def run(job: Job, cache: Cache, lock: int) -> None:
@@ -50,14 +45,15 @@ def run(job: Job, cache: Cache, lock: int) -> None:
     say(f"{job.jobs} jobs, options {' '.join(job.arguments)}")
     say(f"full output: {log_path}")
     start = time.monotonic()
+    cmake, ninja = job.tools["cmake"], job.tools["ninja"]
+    ccache, env = _ccache(cache.root)
     # Appending keeps the record of an interrupted run that this one resumes.
     with log_path.open("ab" if resumed else "wb") as log:
-        steps = _Steps(log_path, log, job, cache, lock)
+        steps = Steps(f"oneDNN {job.version}", log, job.tree, lock, env)
         configure = [
-            job.cmake, "-S", str(job.tree), "-B", str(build_dir), "-G", "Ninja",
-            f"-DCMAKE_MAKE_PROGRAM={job.ninja}", f"-DCMAKE_INSTALL_PREFIX={target}",
-            *ccache.arguments(),
-            *job.arguments,
+            cmake, "-S", str(job.tree), "-B", str(build_dir), "-G", "Ninja",
+            f"-DCMAKE_MAKE_PROGRAM={ninja}", f"-DCMAKE_INSTALL_PREFIX={target}",
+            *ccache, *job.arguments,
         ]  # fmt: skip
         if steps.status(configure) and resumed:
             # A build directory can be spoilt by what changed around it since: start it afresh.
@@ -68,82 +64,48 @@ def run(job: Job, cache: Cache, lock: int) -> None:
             steps.fail("configuring")
         _check_runtime(job, build_dir)
         misfits = Misfits(job.tree, build_dir)
-        compiling = [
-            job.ninja, "-C", str(build_dir), "-j", str(job.jobs), "-k", str(_FAILURES),
-        ]  # fmt: skip
+        compiling = [ninja, "-C", str(build_dir), "-j", str(job.jobs), "-k", str(_FAILURES)]
         while steps.status(compiling, misfits.feed):
             if not misfits.settle():
                 steps.fail("compiling")
             say("some sources can't be compiled together; compiling those alone")
             steps.check("configuring", configure)
-        steps.check("installing", [job.cmake, "--install", str(build_dir)])
-    found = prefix.inspect(target, job.minimum_version, f"See {log_path}.")
+        steps.check("installing", [cmake, "--install", str(build_dir)])
+    prefix.inspect(target, job.minimum_version, f"See {log_path}.")
     seconds = round(time.monotonic() - start)
     write_record(cache.prefix_record(job.key), {**job.stamp, "seconds": seconds})
     if not job.keep_objects:
         shutil.rmtree(build_dir, ignore_errors=True)
-    say(f"{found.version} is ready in {target} ({seconds // 60} min {seconds % 60} s)")
+    say(f"{job.version} is ready in {target} ({seconds // 60} min {seconds % 60} s)")
 
 
-class _Steps:
-    """Runs the commands of one build, all into one log."""
+def _ccache(root: Path) -> tuple[list[str], dict[str, str]]:
+    """The arguments and variables that have ccache, if there is one, keep and find objects.
 
-    def __init__(self, log_path: Path, log: BinaryIO, job: Job, cache: Cache, lock: int) -> None:
-        self._log_path = log_path
-        self._log = log
-        self._job = job
-        self._lock = lock
-        self._env = {
-            **os.environ,
-            **ccache.environment(cache.root),
-            "NINJA_STATUS": "[%f/%t] ",
-            # oneDNN asks git for its commit; an unpacked tree must not answer with that of a
-            # repository which happens to hold the cache.
-            "GIT_CEILING_DIRECTORIES": str(job.tree.parent),
-        }
-
-    def status(
-        self, command: Sequence[str], listen: Callable[[str], None] = lambda line: None
-    ) -> int:
-        progress = Progress(f"oneDNN {self._job.version}", sys.stderr)
-
-        def feed(line: str) -> None:
-            progress.feed(line)
-            listen(line)
-
-        try:
-            return process.run_logged(
-                command,
-                log=self._log,
-                env=self._env,
-                keep_open=self._lock,
-                on_line=feed,
-                on_tick=progress.tick,
-            )
-        finally:
-            progress.finish()
-
-    def check(self, what: str, command: Sequence[str]) -> None:
-        if self.status(command):
-            self.fail(what)
-
-    def fail(self, what: str) -> None:
-        if lack := lacking(process.tail(self._log_path, 1000)):
-            raise RecipeError(f"{what} oneDNN {self._job.version} failed: {lack}")
-        raise RecipeError(
-            f"{what} oneDNN {self._job.version} failed. The last {LOG_LINES_SHOWN} lines of "
-            f"{self._log_path}:\n{process.tail(self._log_path, LOG_LINES_SHOWN)}\n"
-            f"Full log: {self._log_path}"
-        )
+    CMake reads the launchers' variables, too, and ccache its own: who set one has chosen.
+    """
+    program = shutil.which("ccache")
+    launchers = ("CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER")
+    env = {
+        # Precompiled headers: their macros are in what ccache compares, their times are not.
+        "CCACHE_SLOPPINESS": "pch_defines,time_macros",
+        # Files of a build directory of another name are the same.
+        "CCACHE_BASEDIR": str(root),
+    }
+    return (
+        [f"-D{name}={program}" for name in launchers if program and name not in os.environ],
+        {name: value for name, value in env.items() if name not in os.environ},
+    )
 
 
 def _check_runtime(job: Job, build_dir: Path) -> None:
     """Refuse what oneDNN does without a word: build single-threaded where OpenMP is missing."""
-    wanted = job.options.get("DNNL_CPU_RUNTIME")
-    found = prefix.cpu_runtime(build_dir / "include")
-    if wanted == "OMP" and found not in (None, "OMP"):
+    # The last argument of a name wins.
+    options = re.findall(r"^-DDNNL_CPU_RUNTIME(?::\w+)?=(.*)$", "\n".join(job.arguments), re.M)
+    runtime = prefix.cpu_runtime(build_dir / "include")
+    if options[-1:] == ["OMP"] and runtime not in (None, "OMP"):
         raise RecipeError(
             f"oneDNN was to use OpenMP, but CMake found none for this compiler, so oneDNN would "
-            f"run on one thread ({found}). Install the compiler's OpenMP (for clang: libomp), or "
-            f"ask for it: ONEDNN_CMAKE_ARGS=-DDNNL_CPU_RUNTIME={found}"
+            f"run on one thread ({runtime}). Install the compiler's OpenMP (for clang: libomp), or "
+            f"ask for it: ONEDNN_CMAKE_ARGS=-DDNNL_CPU_RUNTIME={runtime}"
         )

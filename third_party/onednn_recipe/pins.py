@@ -4,30 +4,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from .fetching import DebianSource, GitSource
+
 DATA = Path(__file__).resolve().parent.parent / "onednn.json"
-
-
-@dataclass(frozen=True)
-class GitPin:
-    """A release in upstream's git repository."""
-
-    version: str
-    url: str
-    tag: str
-    commit: str
-    probe_seconds: float
-
-
-@dataclass(frozen=True)
-class DebianPin:
-    """A Debian source package, of which only upstream's tarball is used."""
-
-    version: str
-    suite: str
-    package: str
-    package_version: str
-    file: str
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -35,8 +14,9 @@ class Pins:
     """Everything that decides which oneDNN is built and how."""
 
     minimum_version: str
-    git: GitPin
-    debian: DebianPin
+    git: GitSource
+    # Newest first: one that can't be had is followed by the next.
+    debian: tuple[DebianSource, ...]
     pypi: dict[str, str]
     tools: dict[str, str]
     cmake_options: dict[str, str]
@@ -45,11 +25,6 @@ class Pins:
 def load(path: Path = DATA) -> Pins:
     """Read the data file."""
     data = json.loads(path.read_text())
-    return Pins(
-        minimum_version=data["minimum_version"],
-        git=GitPin(**data["git"]),
-        debian=DebianPin(**data["debian"]),
-        pypi=data["pypi"],
-        tools=data["tools"],
-        cmake_options=data["cmake_options"],
-    )
+    data["git"] = GitSource(**data["git"])
+    data["debian"] = tuple(DebianSource(**pin) for pin in data["debian"])
+    return Pins(**data)

@@ -5,31 +5,35 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import versions
 from .report import RecipeError
+from .trees import at_least
 
 # A function of the C API that only a library with the graph component exports.
 _GRAPH_SYMBOL = b"dnnl_graph_graph_finalize"
 
 
 @dataclass(frozen=True)
-class Prefix:
-    """What was found under a prefix."""
+class OneDNN:
+    """An installed oneDNN."""
 
-    path: Path
+    prefix: Path
     include_dir: Path
     library: Path
     version: str
+    # The source tree it was built from, where that is known and still there.
+    source_dir: Path | None = None
+    # Whether the recipe built it; otherwise ONEDNN_ROOT named it.
+    built: bool = False
 
 
-def inspect(path: Path, minimum_version: str, hint: str) -> Prefix:
+def inspect(path: Path, minimum_version: str, hint: str) -> OneDNN:
     """Check that a prefix holds a usable oneDNN; the hint ends every error message."""
     include_dir = path / "include"
     headers = include_dir / "oneapi" / "dnnl"
     version = _header_version(headers / "dnnl_version.h")
     if version is None:
         raise RecipeError(f"{path} should hold include/oneapi/dnnl/dnnl_version.h. {hint}")
-    if not versions.at_least(version, minimum_version):
+    if not at_least(version, minimum_version):
         raise RecipeError(
             f"{path} holds oneDNN {version}, but {minimum_version} or newer is needed. {hint}"
         )
@@ -51,7 +55,7 @@ def inspect(path: Path, minimum_version: str, hint: str) -> Prefix:
             f"the oneDNN {version} in {path} was built without the graph component "
             f"(ONEDNN_BUILD_GRAPH=ON). {hint}"
         )
-    return Prefix(path, include_dir, library, version)
+    return OneDNN(path, include_dir, library, version)
 
 
 def cpu_runtime(include_dir: Path) -> str | None:

@@ -1,129 +1,151 @@
-"""Run a long child process so that it is watched while it works and never outlives us."""
+"""Run long child processes so that they are watched while they work and never outlive us."""
 
 import os
-import selectors
+import re
+import shlex
 import signal
 import subprocess
+import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
-_PATIENCE = 10  # seconds for a process to end by itself, then on SIGTERM
+from .report import RecipeError, lacking
+
+PATIENCE = 10  # seconds for a process to end by itself, then on SIGTERM
+_LOG_LINES_SHOWN = 30
+_STEP = re.compile(r"\[(\d+)/(\d+)\]")
 
 
-def run_logged(
-    command: Sequence[str],
-    *,
-    log: BinaryIO,
-    env: dict[str, str],
-    keep_open: int,
-    on_line: Callable[[str], None] = lambda line: None,
-    on_tick: Callable[[], None] = lambda: None,
-) -> int:
-    """Run a command, copy its output to the log, and return its exit status.
+class Steps:
+    """The commands of one build, all into one log.
 
-    The child leads a process group of its own. On Ctrl-C, SIGTERM or SIGHUP the whole group is
-    stopped before the exception goes on. ``keep_open`` is a descriptor that the child inherits.
+    Each leads a process group of its own. On Ctrl-C, SIGTERM or SIGHUP the whole group is stopped
+    before the exception goes on.
+
+    Parameters
+    ----------
+    label : str
+        What is built.
+    log : BinaryIO
+        A file that is open for writing.
+    tree : Path
+        The source tree.
+    lock : int
+        The cache's lock, which children inherit.
+    env : Mapping
+        Further variables.
     """
-    log.write(f"$ {' '.join(command)}\n".encode())
-    log.flush()
-    with signals_raise():
-        process = subprocess.Popen(
-            command,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            pass_fds=(keep_open,),
-        )
-        assert process.stdout is not None
-        try:
-            with process.stdout as output:
-                for line in _lines(output.fileno(), log, on_tick):
-                    on_line(line)
-            return process.wait()
-        except BaseException:
-            stop_group(process)
-            raise
 
+    def __init__(
+        self, label: str, log: BinaryIO, tree: Path, lock: int, env: Mapping[str, str]
+    ) -> None:
+        self._label = label
+        self._log = log
+        self._lock = lock
+        # oneDNN asks git for its commit; an unpacked tree must not answer with that of a
+        # repository which happens to hold the cache.
+        ceiling = {"GIT_CEILING_DIRECTORIES": str(tree.parent)}
+        self._env = {**os.environ, **env, **ceiling, "NINJA_STATUS": "[%f/%t] "}
 
-def tail(log: Path, lines: int) -> str:
-    """The last lines of a log."""
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
-
-
-def _lines(descriptor: int, log: BinaryIO, on_tick: Callable[[], None]) -> Iterator[str]:
-    pending = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(descriptor, selectors.EVENT_READ)
-        while True:
-            if not selector.select(timeout=1.0):
-                on_tick()
-                continue
-            chunk = os.read(descriptor, 65536)
-            log.write(chunk)
-            log.flush()
-            if not chunk:
-                break
-            *complete, pending = (pending + chunk).split(b"\n")
-            for line in complete:
-                yield line.decode(errors="replace")
-    if pending:
-        yield pending.decode(errors="replace")
-
-
-def run_attended(command: Sequence[str], **options: Any) -> int:
-    """Run a command that shares our terminal; return its exit status.
-
-    On Ctrl-C it is interrupted too and gets the time to end by itself; on SIGTERM and SIGHUP it is
-    ended. It never outlives us.
-    """
-    with signals_raise(), subprocess.Popen(command, **options) as process:
-        try:
-            return process.wait()
-        except BaseException as error:
-            if not isinstance(error, KeyboardInterrupt):
-                process.terminate()
-            elif not _in_foreground():
-                process.send_signal(signal.SIGINT)
-            _end(process)
-            raise
-
-
-def _in_foreground() -> bool:
-    """Whether what a terminal's Ctrl-C interrupts is us and our children."""
-    try:
-        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    finally:
-        os.close(terminal)
-
-
-def _end(process: subprocess.Popen[Any]) -> None:
-    try:
-        for harder in (process.terminate, process.kill):
+    def status(
+        self, command: Sequence[str], listen: Callable[[str], object] = lambda line: None
+    ) -> int:
+        """Run a command, its progress shown; return its exit status."""
+        progress = Progress(self._label, sys.stderr)
+        self._write(f"$ {' '.join(command)}\n".encode())
+        with signals_raise():
+            process = subprocess.Popen(
+                command,
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=(self._lock,),
+            )
+            assert process.stdout is not None
             try:
-                process.wait(_PATIENCE)
-                return
-            except subprocess.TimeoutExpired:
-                harder()
-    except BaseException:  # a second Ctrl-C
-        process.kill()
-        raise
+                with process.stdout as output:
+                    for line in output:
+                        self._write(line)
+                        text = line.decode(errors="replace").rstrip("\n")
+                        progress.feed(text)
+                        listen(text)
+                return process.wait()
+            except BaseException:
+                stop_group(process)
+                raise
+
+    def check(self, what: str, command: Sequence[str]) -> None:
+        """Run a command; RecipeError has what was lacking or the log's end if it fails."""
+        if self.status(command):
+            self.fail(what)
+
+    def output(self, command: Sequence[str]) -> list[str]:
+        """The lines that a quick command prints."""
+        lines: list[str] = []
+        if self.status(command, lines.append):
+            self.fail(shlex.join(command))
+        return lines
+
+    def fail(self, what: str) -> None:
+        """Raise the error of a command that failed."""
+        path = Path(self._log.name)
+        lines = path.read_text(errors="replace").splitlines()
+        if lack := lacking("\n".join(lines[-1000:])):
+            raise RecipeError(f"{what} {self._label} failed: {lack}")
+        end = "\n".join(lines[-_LOG_LINES_SHOWN:])
+        raise RecipeError(
+            f"{what} {self._label} failed. The last {_LOG_LINES_SHOWN} lines of {path}:\n{end}\n"
+            f"Full log: {path}"
+        )
+
+    def _write(self, line: bytes) -> None:
+        self._log.write(line)
+        self._log.flush()
+
+
+class Progress:
+    """Ninja's ``[n/m]`` lines for a person: twenty lines of a build."""
+
+    def __init__(self, label: str, stream: TextIO) -> None:
+        self._label = label
+        self._stream = stream
+        self._start = time.monotonic()
+        self._share = -1
+
+    def feed(self, line: str) -> None:
+        """Take one line of the build's output."""
+        match = _STEP.match(line)
+        if match is None:
+            return
+        done, total = int(match.group(1)), int(match.group(2))
+        share = 20 * done // total
+        if share == self._share:
+            return
+        self._share = share
+        elapsed = time.monotonic() - self._start
+        text = f"{self._label}: step {done} of {total}, {_clock(elapsed)} elapsed"
+        if 0 < share < 20:  # the first steps are no measure of the rest
+            text += f", about {_clock(elapsed / done * (total - done))} left"
+        print(text, file=self._stream, flush=True)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}"
 
 
 def stop_group(process: subprocess.Popen[Any]) -> None:
     """End a process that leads a session of its own, and all that it started."""
     # SIGTERM first: Ninja and the compilers remove their half-written files on it. (Not SIGINT: a
     # job that a shell started in the background inherits it as ignored.)
-    for number, patience in ((signal.SIGTERM, _PATIENCE), (signal.SIGKILL, None)):
+    for number, patience in ((signal.SIGTERM, PATIENCE), (signal.SIGKILL, None)):
         try:
             os.killpg(process.pid, number)
             process.wait(timeout=patience)

@@ -1,70 +1,23 @@
-"""Which oneDNN source is used: a tree the user names, upstream's git, Debian's package."""
+"""Which oneDNN source is used: a tree the user names, upstream's git, Debian's packages."""
 
 import shutil
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
-from . import trees, versions
+from . import trees
 from .cache import Cache, read_record, write_record
-from .debian import DebianSource
 from .pins import Pins
 from .report import RecipeError, UnavailableError, say
 from .settings import Settings
-from .upstream import GitSource
+from .trees import LocalTree, Source
 
 
-class Source(Protocol):
-    """A place that offers one verified version of oneDNN."""
-
-    name: str
-    version: str
-    identity: str
-
-
-class Fetched(Source, Protocol):
-    """A source that is copied into the cache."""
-
-    def fetch(self, into: Path) -> None:
-        """Fill an empty directory; raise UnavailableError if it can't be had."""
-
-
-class LocalTree:
-    """The user's own source tree, built where it stands."""
-
-    name = "ONEDNN_SOURCE_DIR"
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.version = trees.version_of(path)
-        # By place, not by content: a tree that is being edited keeps its build directory, so
-        # that only what changed is compiled again.
-        self.identity = f"tree:{path}"
-
-
-def local(settings: Settings, pins: Pins) -> LocalTree | None:
-    """The tree that ONEDNN_SOURCE_DIR names, checked."""
-    if settings.source_dir is None:
-        return None
-    tree = LocalTree(settings.source_dir)
-    if settings.version not in (None, tree.version):
-        raise RecipeError(
-            f"ONEDNN_VERSION asks for {settings.version}, but ONEDNN_SOURCE_DIR={tree.path} "
-            f"is {tree.version}. Unset one of them."
-        )
-    if not versions.at_least(tree.version, pins.minimum_version):
-        raise RecipeError(
-            f"ONEDNN_SOURCE_DIR={tree.path} is oneDNN {tree.version}, but "
-            f"{pins.minimum_version} or newer is needed. Name a newer tree."
-        )
-    return tree
-
-
-def pinned(settings: Settings, pins: Pins, cache: Cache) -> list[Fetched]:
-    """The fetched sources that may be used, in the order in which to try them."""
-    offered: list[Fetched] = [
-        GitSource(pins.git, settings.git_url),
-        DebianSource(pins.debian, settings.debian_mirror),
-    ]
+def usable(settings: Settings, pins: Pins, cache: Cache) -> Sequence[Source]:
+    """The sources that may be used, in the order in which to try them."""
+    if settings.source_dir is not None:
+        return [_local(settings.source_dir, settings, pins)]
+    offered = _offered(settings, pins)
     if settings.version is not None:
         matching = [source for source in offered if source.version == settings.version]
         if not matching:
@@ -79,20 +32,47 @@ def pinned(settings: Settings, pins: Pins, cache: Cache) -> list[Fetched]:
     return sorted(offered, key=lambda source: source.identity != choice.get("identity"))
 
 
-def cached_tree(source: Source, cache: Cache) -> Path | None:
-    """The kept tree of a source, if it is complete and is what is pinned today."""
+def _offered(settings: Settings, pins: Pins) -> list[Source]:
+    return [
+        replace(pins.git, url=settings.git_url or pins.git.url),
+        *(replace(pin, mirror=settings.debian_mirror) for pin in pins.debian),
+    ]
+
+
+def _local(path: Path, settings: Settings, pins: Pins) -> LocalTree:
+    """The tree that ONEDNN_SOURCE_DIR names, checked."""
+    tree = LocalTree(path, trees.version_of(path))
+    if settings.version not in (None, tree.version):
+        raise RecipeError(
+            f"ONEDNN_VERSION asks for {settings.version}, but ONEDNN_SOURCE_DIR={tree.path} "
+            f"is {tree.version}. Unset one of them."
+        )
+    if not trees.at_least(tree.version, pins.minimum_version):
+        raise RecipeError(
+            f"ONEDNN_SOURCE_DIR={tree.path} is oneDNN {tree.version}, but "
+            f"{pins.minimum_version} or newer is needed. Name a newer tree."
+        )
+    return tree
+
+
+def kept_tree(source: Source, cache: Cache) -> Path | None:
+    """The tree of a source, if it is there, complete, and what is pinned today."""
+    if isinstance(source, LocalTree):
+        return source.path
     record = read_record(cache.source_record(source.version)) or {}
     tree = cache.source(source.version)
     return tree if record.get("identity") == source.identity and tree.is_dir() else None
 
 
-def obtain(source: Fetched, cache: Cache) -> Path:
+def obtain(source: Source, cache: Cache) -> Path:
     """Return the kept tree of a source as it was verified, fetching it first if needed.
 
-    What is built must come from here: `cached_tree` does not look at the files.
+    What is built must come from here: `kept_tree` does not look at the files.
     """
+    if isinstance(source, LocalTree):
+        return source.path
     tree = cache.source(source.version)
-    if cached_tree(source, cache) is not None:
+    if kept_tree(source, cache) is not None:
         record = read_record(cache.source_record(source.version)) or {}
         if record.get("content") == trees.digest(tree):
             return tree
@@ -102,9 +82,9 @@ def obtain(source: Fetched, cache: Cache) -> Path:
     partial.mkdir(parents=True)
     try:
         source.fetch(partial)
-        found = trees.version_of(partial)
-        if found != source.version:
-            raise UnavailableError(f"it holds oneDNN {found} instead of {source.version}")
+        version = trees.version_of(partial)
+        if version != source.version:
+            raise UnavailableError(f"it holds oneDNN {version} instead of {source.version}")
         cache.source_record(source.version).unlink(missing_ok=True)
         _remove(tree)
         partial.rename(tree)
@@ -121,18 +101,27 @@ def _remove(tree: Path) -> None:
     shutil.rmtree(tree, ignore_errors=True)
 
 
-def remember(source: Fetched, settings: Settings, cache: Cache) -> None:
+def remember(source: Source, settings: Settings, cache: Cache) -> None:
     """Record what an unpinned build settled on."""
     choice = {"version": source.version, "identity": source.identity, "source": source.name}
-    if settings.version is None and read_record(cache.choice) != choice:
+    settled = settings.version is None and not isinstance(source, LocalTree)
+    if settled and read_record(cache.choice) != choice:
         write_record(cache.choice, choice)
 
 
-def none_left(reasons: dict[str, str], settings: Settings, pins: Pins) -> RecipeError:
+def unavailable(source: Source, error: UnavailableError) -> str:
+    """Say in one line that a source can't be had, and return it with the reason."""
+    what, reason = f"{source.version} from {source.name}", " ".join(str(error).split())
+    say(f"{what} can't be had: {reason}")
+    return f"{what}: {reason}"
+
+
+def none_left(lines: list[str], settings: Settings, pins: Pins) -> RecipeError:
     """The error for when every source failed."""
-    lines = [f"no source of oneDNN {settings.version or ''}".rstrip() + " can be had:"]
-    lines += [f"  {name}: {reason}" for name, reason in reasons.items()]
-    lines += [
+    known = ", ".join(f"{s.version} ({s.name})" for s in _offered(settings, pins))
+    text = [
+        f"no source of oneDNN {settings.version or ''}".rstrip() + " can be had:",
+        *(f"  {line}" for line in lines),
         "Supply one yourself:",
         f"  ONEDNN_SOURCE_DIR=/path/to/oneDNN   an unpacked source tree, {pins.minimum_version} "
         "or newer",
@@ -140,13 +129,5 @@ def none_left(reasons: dict[str, str], settings: Settings, pins: Pins) -> Recipe
         "  ONEDNN_GIT_URL, ONEDNN_DEBIAN_MIRROR   other places for the pinned release",
     ]
     if settings.version is not None:
-        known = f"{pins.git.version} (git), {pins.debian.version} (Debian)"
-        lines.append(f"Or ask for another version with ONEDNN_VERSION: {known}")
-    return RecipeError("\n".join(lines))
-
-
-def unavailable(source: Fetched, error: UnavailableError) -> str:
-    """Say in one line that a source can't be had, and return the reason."""
-    reason = " ".join(str(error).split())
-    say(f"{source.version} from {source.name} can't be had: {reason}")
-    return reason
+        text.append(f"Or ask for another version with ONEDNN_VERSION: {known}")
+    return RecipeError("\n".join(text))

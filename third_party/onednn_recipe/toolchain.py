@@ -12,54 +12,27 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import versions
 from .report import RecipeError, say
 from .settings import Settings
+from .trees import at_least
 
 _PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
-# Package managers in the order in which they are looked for: install command, packages by need.
-_MANAGERS: dict[str, tuple[str, dict[str, str]]] = {
-    "apt-get": (
-        "apt-get install -y --no-install-recommends",
-        {
-            "compiler": "g++",
-            "venv": f"{_PYTHON}-venv",
-            "headers": f"{_PYTHON}-dev",
-            "browser": "chromium chromium-driver",
-            "graphviz": "graphviz",
-        },
-    ),
-    "dnf": (
-        "dnf install -y",
-        {
-            "compiler": "gcc-c++",
-            "venv": "python3",
-            "headers": "python3-devel",
-            "browser": "chromium chromedriver",
-            "graphviz": "graphviz",
-        },
-    ),
-    "zypper": (
-        "zypper install -y",
-        {
-            "compiler": "gcc-c++",
-            "venv": "python3",
-            "headers": "python3-devel",
-            "browser": "chromium chromedriver",
-            "graphviz": "graphviz",
-        },
-    ),
-    "apk": (
-        "apk add",
-        {
-            "compiler": "build-base linux-headers",
-            "venv": "python3",
-            "headers": "python3-dev",
-            "browser": "chromium chromium-chromedriver",
-            "graphviz": "graphviz",
-        },
-    ),
+# Package managers in the order in which they are looked for, and how each installs.
+_MANAGERS = {
+    "apt-get": "apt-get install -y --no-install-recommends",
+    "dnf": "dnf install -y",
+    "zypper": "zypper install -y",
+    "apk": "apk add",
+}
+# What each of them calls it.
+_PACKAGES = {
+    "compiler": ("g++", "gcc-c++", "gcc-c++", "build-base linux-headers"),
+    "venv": (f"{_PYTHON}-venv", "python3", "python3", "python3"),
+    "headers": (f"{_PYTHON}-dev", "python3-devel", "python3-devel", "python3-dev"),
+    "browser": ("chromium", "chromium", "chromium", "chromium"),
+    "driver": ("chromium-driver", "chromedriver", "chromedriver", "chromium-chromedriver"),
+    "graphviz": ("graphviz", "graphviz", "graphviz", "graphviz"),
 }
 
 
@@ -72,12 +45,12 @@ class Compiler:
 
 
 def install_command(needs: Iterable[str]) -> str:
-    """The command that installs what is needed on this system: keys of `_MANAGERS`' tables."""
+    """The command that installs what is needed on this system: keys of `_PACKAGES`."""
     needs = list(needs)
-    for manager, (command, packages) in _MANAGERS.items():
+    for number, (manager, command) in enumerate(_MANAGERS.items()):
         if shutil.which(manager):
             sudo = "" if os.geteuid() == 0 else "sudo "
-            return f"{sudo}{command} {' '.join(packages[need] for need in needs)}"
+            return f"{sudo}{command} {' '.join(_PACKAGES[need][number] for need in needs)}"
     return f"your system's package manager (needed: {', '.join(needs)})"
 
 
@@ -120,7 +93,7 @@ def _output(command: list[str]) -> str:
 
 def _if_recent(path: str | None, minimum: str) -> str | None:
     match = re.search(r"\d+(\.\d+)+", _output([path, "--version"])) if path else None
-    return path if match and versions.at_least(match.group(), minimum) else None
+    return path if match and at_least(match.group(), minimum) else None
 
 
 def _on_path(name: str, minimum: str) -> str | None:
@@ -145,17 +118,11 @@ def _in_private_venv(name: str, minimum: str, private: Path) -> str:
             [sys.executable, "-I", "-m", "venv", str(private)],
             [str(private / "bin/python"), "-I", "-m", "pip", "install", "--quiet", requirement],
         ):
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
             if done.returncode:
                 raise RecipeError(
                     f"{name} {minimum} or newer is needed, the system has none, and installing "
-                    f"it failed:\n{done.stdout.strip()}\n"
+                    f"it failed:\n{done.stdout}{done.stderr}\n"
                     f"Install {name} yourself, or a Python with venv:\n"
                     f"  {install_command(['venv'])}"
                 )

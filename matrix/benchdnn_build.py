@@ -5,25 +5,22 @@ benchdnn's objects are compiled, so that they get upstream's flags, and upstream
 carried out with the installed library in the place of the build's. All of oneDNN's inner functions
 that benchdnn calls are exported by the shared library.
 
-    python -m onednn_recipe.benchdnn     (in third_party/) build it if needed, print its path
+    PYTHONPATH=third_party python -m matrix.benchdnn_build     build it if needed, print its path
 """
 
-import os
 import re
 import shlex
 import shutil
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
-from . import process, toolchain
-from .cache import Cache, read_record, write_record
-from .progress import Progress
-from .recipe import OneDNN, Recipe
-from .report import RecipeError, say
+from onednn_recipe.cache import Cache, read_record, write_record
+from onednn_recipe.prefix import OneDNN
+from onednn_recipe.process import Steps, signals_raise
+from onednn_recipe.recipe import Recipe
+from onednn_recipe.report import RecipeError, say
 
 _TARGET = "tests/benchdnn/benchdnn"
 _OBJECTS = "tests/benchdnn/CMakeFiles/benchdnn.dir/"
@@ -34,7 +31,6 @@ _OPTIONS = (
     "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG",
     "-DCMAKE_C_FLAGS_RELEASE=-O1 -DNDEBUG",
 )
-_LOG_LINES_SHOWN = 30
 
 
 @dataclass(frozen=True)
@@ -132,10 +128,8 @@ def _stamp(library: OneDNN) -> list[str | int]:
 
 
 def _build(recipe: Recipe, library: OneDNN, tree: Path, lock: int) -> Benchdnn:
-    cmake, ninja = (
-        toolchain.find_tool(name, recipe.pins.tools[name], recipe.cache.tools)
-        for name in ("cmake", "ninja")
-    )
+    tools = recipe.tools()
+    cmake, ninja = tools["cmake"], tools["ninja"]
     place = recipe.cache.build(key(library))
     view, build, log_path = place / "source", place / "objects", recipe.cache.log(key(library))
     program = _program(recipe.cache, library)
@@ -146,7 +140,7 @@ def _build(recipe: Recipe, library: OneDNN, tree: Path, lock: int) -> Benchdnn:
     say(f"{recipe.settings.jobs} jobs; full output: {log_path}")
     start = time.monotonic()
     with log_path.open("ab" if resumed else "wb") as log:
-        steps = _Steps(f"benchdnn {library.version}", log_path, log, lock, tree)
+        steps = Steps(f"benchdnn {library.version}", log, tree, lock, {})
         if not resumed:
             _view(tree, view)
             steps.check(
@@ -157,12 +151,14 @@ def _build(recipe: Recipe, library: OneDNN, tree: Path, lock: int) -> Benchdnn:
                 ],
             )  # fmt: skip
         in_tree = [ninja, "-C", str(build)]
-        targets = steps.output([*in_tree, "-t", "targets", "all"]).splitlines()
+        targets = steps.output([*in_tree, "-t", "targets", "all"])
         objects = [t.split(": ")[0] for t in targets if t.startswith(_OBJECTS) and ".o: " in t]
         if not objects:
             raise RecipeError(f"oneDNN's build in {build} has no objects of benchdnn")
-        steps.check("compiling", [*in_tree, "-j", str(recipe.settings.jobs), *objects])
-        commands = steps.output([*in_tree, "-t", "commands", _TARGET]).splitlines()
+        # What is measured or tested meanwhile keeps the cores.
+        nice = ["nice", "-n", "10"] if shutil.which("nice") else []
+        steps.check("compiling", [*nice, *in_tree, "-j", str(recipe.settings.jobs), *objects])
+        commands = steps.output([*in_tree, "-t", "commands", _TARGET])
         steps.check("linking", link_command(commands[-1], build, library.library, program))
     seconds = round(time.monotonic() - start)
     # Written last: no unfinished program ever has one.
@@ -193,60 +189,10 @@ def _view(tree: Path, view: Path) -> None:
                 link.symlink_to(entry)
 
 
-class _Steps:
-    """Runs the commands of the build at low priority, all into one log."""
-
-    def __init__(self, label: str, log_path: Path, log: BinaryIO, lock: int, tree: Path) -> None:
-        self._label = label
-        self._log_path = log_path
-        self._log = log
-        self._lock = lock
-        self._nice = ["nice", "-n", "10"] if shutil.which("nice") else []
-        self._env = {
-            **os.environ,
-            "NINJA_STATUS": "[%f/%t] ",
-            # As for the library: no commit of a repository around the cache.
-            "GIT_CEILING_DIRECTORIES": str(tree.parent),
-        }
-
-    def check(self, what: str, command: Sequence[str]) -> None:
-        """Run a command, its progress shown; RecipeError has the log's end if it fails."""
-        progress = Progress(self._label, sys.stderr)
-        try:
-            status = self._run(command, progress)
-        finally:
-            progress.finish()
-        if status:
-            raise RecipeError(
-                f"{what} {self._label} failed. The last {_LOG_LINES_SHOWN} lines of "
-                f"{self._log_path}:\n{process.tail(self._log_path, _LOG_LINES_SHOWN)}"
-            )
-
-    def output(self, command: Sequence[str]) -> str:
-        """What a quick command prints."""
-        lines: list[str] = []
-        status = process.run_logged(
-            command, log=self._log, env=self._env, keep_open=self._lock, on_line=lines.append
-        )
-        if status:
-            raise RecipeError(f"{shlex.join(command)} failed: {' '.join(lines[-5:])}")
-        return "\n".join(lines)
-
-    def _run(self, command: Sequence[str], progress: Progress) -> int:
-        return process.run_logged(
-            [*self._nice, *command],
-            log=self._log,
-            env=self._env,
-            keep_open=self._lock,
-            on_line=progress.feed,
-            on_tick=progress.tick,
-        )
-
-
 def main() -> int:
     """Build benchdnn if needed and print its path; return an exit status."""
     try:
-        with process.signals_raise():
+        with signals_raise():
             print(ensure().program)
     except RecipeError as error:
         print(f"oneDNN: error: {error}", file=sys.stderr)
