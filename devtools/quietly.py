@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from onednn_recipe.process import PATIENCE, signals_raise, stop_group
+from onednn_recipe.process import PATIENCE, signals_raise, started
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -33,20 +33,14 @@ def quietly(command: Sequence[str], cwd: Path = ROOT, /, **env: str) -> None:
     """Run a command; show a sign of life now and then, and its output only if it fails."""
     start = told = time.monotonic()
     with tempfile.TemporaryFile("w+", errors="replace") as output:
-        process = subprocess.Popen(
-            command, cwd=cwd, env={**os.environ, **env},
-            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )  # fmt: skip
-        try:
+        with started(
+            command, cwd=cwd, env={**os.environ, **env}, stdout=output, stderr=subprocess.STDOUT
+        ) as process:
             while process.poll() is None:
                 time.sleep(0.05)
                 if time.monotonic() - told >= 20:
                     told = time.monotonic()
                     say(f"  still at it after {told - start:.0f} s")
-        except BaseException:
-            stop_group(process)
-            raise
         if process.returncode:
             output.seek(0)
             raise DevError(f"{_worth_reading(output.read())}\nThis failed: {' '.join(command)}")
@@ -75,16 +69,16 @@ def run_attended(command: Sequence[str], **options: Any) -> int:
     On Ctrl-C it is interrupted too and gets the time to end by itself; on SIGTERM and SIGHUP it is
     ended. It never outlives us.
     """
-    with signals_raise(), subprocess.Popen(command, **options) as process:
-        try:
-            return process.wait()
-        except BaseException as error:
-            if not isinstance(error, KeyboardInterrupt):
-                process.terminate()
-            elif not _in_foreground():
-                process.send_signal(signal.SIGINT)
-            _end(process)
-            raise
+    with signals_raise(), started(command, _interrupted, **options) as process:
+        return process.wait()
+
+
+def _interrupted(process: subprocess.Popen[Any], error: BaseException) -> None:
+    if not isinstance(error, KeyboardInterrupt):
+        process.terminate()
+    elif not _in_foreground():
+        process.send_signal(signal.SIGINT)
+    _end(process)
 
 
 def _in_foreground() -> bool:

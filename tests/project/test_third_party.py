@@ -1071,6 +1071,29 @@ def test_an_interrupted_fetch_leaves_neither_a_process_nor_half_a_tree(
     assert not list((tmp_path / "cache/src").iterdir())
 
 
+STARTING = """
+import os, signal, subprocess, sys
+sys.path.insert(0, sys.argv[1])
+from onednn_recipe.process import signals_raise, started
+start = subprocess.Popen.__init__
+def interrupted(self, *arguments, **options):
+    start(self, *arguments, **options)
+    print(self.pid, flush=True)
+    os.kill(os.getpid(), int(sys.argv[2]))
+subprocess.Popen.__init__ = interrupted
+with signals_raise(), started([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
+    process.wait()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_a_process_starts_leaves_none(number):
+    command = [sys.executable, "-c", STARTING, str(RECIPE.parent), str(int(number))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode in (128 + number, -number)
+    assert not alive(int(done.stdout))
+
+
 def test_a_second_build_waits_and_says_for_whom(tmp_path, hanging_build):
     process, _ = hanging_build
     second = subprocess.Popen(

@@ -58,28 +58,16 @@ class Steps:
         """Run a command, its progress shown; return its exit status."""
         progress = Progress(self._label, sys.stderr)
         self._write(f"$ {' '.join(command)}\n".encode())
-        with signals_raise():
-            process = subprocess.Popen(
-                command,
-                env=self._env,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                pass_fds=(self._lock,),
-            )
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "env": self._env}
+        with signals_raise(), started(command, pass_fds=(self._lock,), **options) as process:
             assert process.stdout is not None
-            try:
-                with process.stdout as output:
-                    for line in output:
-                        self._write(line)
-                        text = line.decode(errors="replace").rstrip("\n")
-                        progress.feed(text)
-                        listen(text)
-                return process.wait()
-            except BaseException:
-                stop_group(process)
-                raise
+            with process.stdout as output:
+                for line in output:
+                    self._write(line)
+                    text = line.decode(errors="replace").rstrip("\n")
+                    progress.feed(text)
+                    listen(text)
+            return process.wait()
 
     def check(self, what: str, command: Sequence[str]) -> None:
         """Run a command; RecipeError has what was lacking or the log's end if it fails."""
@@ -139,6 +127,40 @@ class Progress:
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes}:{rest:02d}"
+
+
+@contextmanager
+def started(
+    command: Sequence[str],
+    end: Callable[[subprocess.Popen[Any], BaseException], object] | None = None,
+    **options: Any,
+) -> Iterator[subprocess.Popen[Any]]:
+    """Start a process, and end it if an exception leaves the block.
+
+    Without `end` it leads a session without input, of which nothing is left. Signals wait until
+    the process is known: an exception out of Popen would leave it alive.
+    """
+    if end is None:
+        options |= {"stdin": subprocess.DEVNULL, "start_new_session": True}
+    process = None
+    before = signal.pthread_sigmask(
+        signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    )
+
+    def unblock() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    try:
+        process = subprocess.Popen(command, preexec_fn=unblock, **options)
+        unblock()
+        yield process
+    except BaseException as error:
+        unblock()
+        if process is not None and end is None:
+            stop_group(process)
+        elif process is not None:
+            end(process, error)
+        raise
 
 
 def stop_group(process: subprocess.Popen[Any]) -> None:
