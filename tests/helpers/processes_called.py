@@ -1,11 +1,12 @@
 """Modules' ``main`` for tests of processes: what it does is what the first request says."""
 
+import ctypes
 import os
 import signal
 import sys
 import time
 
-from onednn_graph_py.base.processes import serve
+from onednn_graph_py.base.processes import printed, serve
 
 
 def answer(request):
@@ -23,12 +24,18 @@ def answer(request):
     return request
 
 
-def main(descriptor=None):
-    if descriptor is not None:
-        serve(descriptor, answer, first="hello")
-        return
-    print("before", flush=True)
-    answer(sys.stdin.read())
+def main(descriptor):
+    serve(descriptor, answer, first="hello")
+
+
+def _prints():
+    print("of Python", flush=True)
+    ctypes.CDLL(None).puts(b"of C")
+    return 3
+
+
+def printing():
+    return printed(_prints)
 
 
 def seconds_asleep(seconds):

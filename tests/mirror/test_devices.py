@@ -322,29 +322,30 @@ def test_a_driver_that_is_not_installed_is_named(monkeypatch):
     assert why.remedy == "pip install intel-opencl-rt, in this environment"
 
 
-PRINTED = [
-    '{"step": "making cpu engine 0"}',
-    '{"device": {"kind": "cpu", "index": 0, "runtime": "SYCL", "name": "", "data_types": ["f32"]}}',
-    "a driver's own words",
-    "[1, 2]",
-    '{"step": "counting gpu engines of SYCL"}',
-]
-DIED = "the process was ended by SIGSEGV: last words"
+def looked(monkeypatch, last):
+    """A look that finds a CPU, and then gets an answer from the process that counts GPUs."""
+    cpu = device.Device("cpu", 0, "SYCL", "", data_types=("f32",))
+    answers = iter([("returned", (1, "")), ("returned", cpu), last])
+    with monkeypatch.context() as patch:
+        patch.setattr(look.Isolated, "call", lambda *given, **options: next(answers))
+        return look.looked({"cpu": "SYCL", "gpu": "SYCL"})
 
 
-def test_what_came_before_a_crash_is_kept():
-    seen = look._read("\n".join(PRINTED), DIED)
+DIED = ("ended", -11)
+
+
+def test_what_came_before_a_crash_is_kept(monkeypatch):
+    seen = looked(monkeypatch, DIED)
     assert [(d.kind, d.data_types) for d in seen.devices] == [("cpu", ("f32",))]
     (failure,) = seen.failures
     assert failure.kind == ""
-    assert failure.text == (
-        "counting gpu engines of SYCL: the process was ended by SIGSEGV: last words"
-    )
+    assert failure.text == "counting gpu engines of SYCL: the process was ended by SIGSEGV"
 
 
 @on_sycl
 def test_what_ended_the_look_is_not_done_here(monkeypatch):
-    monkeypatch.setattr(find, "seen", lambda: look._read("\n".join(PRINTED), DIED))
+    seen = looked(monkeypatch, DIED)
+    monkeypatch.setattr(find, "seen", lambda: seen)
     monkeypatch.setattr(find, "_count", lambda _: pytest.fail("looked in this process"))
     (cpu,) = og.devices()["cpu"]
     assert not cpu.engine
@@ -352,15 +353,7 @@ def test_what_ended_the_look_is_not_done_here(monkeypatch):
 
 
 def test_a_driver_that_hangs_is_given_up(monkeypatch):
-    def hang(*_, timeout, **__):
-        raise subprocess.TimeoutExpired("look", timeout, output="\n".join(PRINTED).encode())
-
-    monkeypatch.setattr(subprocess, "run", hang)
-    look._seen.cache_clear()
-    try:
-        seen = look.seen()
-    finally:
-        look._seen.cache_clear()
+    seen = looked(monkeypatch, ("hang", None))
     assert [d.kind for d in seen.devices] == ["cpu"]
     assert (
         seen.failures[0].text == "counting gpu engines of SYCL: the process took longer than 60 s"

@@ -21,9 +21,9 @@ from onednn_graph_py.base.processes import (
     Process,
     calling,
     ending,
+    failure,
     import_path,
     quiet,
-    run,
 )
 
 
@@ -87,24 +87,22 @@ def test_what_can_not_be_started_leaves_nothing_open(monkeypatch):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_what_c_code_prints_in_a_fork_is_returned():
+    with Isolated() as process:
+        answer = process.call(processes_called.printing, timeout=120)
+    assert answer == ("returned", (3, "of Python\nof C\n"))
+
+
 @pytest.mark.parametrize(
-    ("given", "failure"),
+    ("answer", "words"),
     [
-        ("", ""),
-        ("crash", "the helper was ended by SIGSEGV: last words"),
-        ("raise", "the helper ended with exit status 1: ValueError: not ready"),
-        ("hang", "the helper took longer than 15 s"),
+        (("hang", None), "it took longer than 15 s"),
+        (("ended", -11), "the process was ended by SIGSEGV"),
+        (("raised", "no process could be started: none\n"), "no process could be started: none"),
     ],
 )
-def test_what_is_printed_before_the_end_is_kept(given, failure):
-    out, why = run(
-        *calling("processes_called"),
-        timeout=15 if given == "hang" else 120,  # so long it may take to start
-        environment=quiet(),
-        given=given.encode(),
-        who="the helper",
-    )
-    assert (out, why) == ("before\n", failure)
+def test_a_call_without_a_result_says_why(answer, words):
+    assert failure(answer, 15) == words
 
 
 def test_what_has_onednn_print_is_not_passed_on(monkeypatch):

@@ -1,8 +1,8 @@
 """Helper processes: they may crash or hang without harm to their caller."""
 
-from .forks import MODELS, Answer, Isolated
+from .forks import MODELS, Answer, Isolated, failure, printed
 from .import_path import import_path
-from .messages import end_without_caller, serve
+from .messages import serve
 from .process import (
     STARTUP,
     NoAnswer,
@@ -12,7 +12,6 @@ from .process import (
     ending,
     instructions,
     quiet,
-    run,
     too_long,
 )
 
@@ -25,12 +24,12 @@ __all__ = [
     "Process",
     "calling",
     "cause",
-    "end_without_caller",
     "ending",
+    "failure",
     "import_path",
     "instructions",
+    "printed",
     "quiet",
-    "run",
     "serve",
     "too_long",
 ]

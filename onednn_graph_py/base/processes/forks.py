@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import pickle
-from collections.abc import Callable
-from typing import Any, Literal
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar
 
 from ..errors import InvalidArgumentsError
 from .forked import renew_in_forks
 from .import_path import import_path
-from .process import NoAnswer, Process, calling
+from .process import NoAnswer, Process, calling, ending, too_long
+
+_T = TypeVar("_T")
 
 Answer = tuple[Literal["returned", "raised", "ended", "hang"], Any]
 """The outcome of a call, with the returned object, the text of an error, an exit status (negative
@@ -19,15 +24,35 @@ MODELS = ("numpy.random", f"{__name__.partition('.')[0]}.model.running.model")
 """The modules of calls that compile and run models, for `Isolated`."""
 
 
+def failure(answer: Answer, timeout: float | None, who: str = "") -> str:
+    """Describe why a call has no result."""
+    how, what = answer
+    if how == "hang":
+        return too_long(timeout or 0, who or "it")
+    return ending(what, who or "the process") if how == "ended" else str(what).strip()
+
+
+def printed(call: Callable[[], _T]) -> tuple[_T, str]:
+    """Call a function, in a fork of `Isolated` only; return its result and what C code printed."""
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 1)
+        result = call()
+        ctypes.CDLL(None).fflush(None)
+        file.seek(0)
+        return result, file.read().decode("utf-8", "replace")
+
+
 class Isolated:
     """A process that makes each call in a separate fork; the first call starts it.
 
     - `*modules`: modules that the calls need: imported once, where each fork would import them
       again
+    - `environment`: by default the caller's
     """
 
-    def __init__(self, *modules: str) -> None:
+    def __init__(self, *modules: str, environment: Mapping[str, str] | None = None) -> None:
         self._modules = modules
+        self._environment = environment
         self._process: Process | None = None
         self._interrupted = False
         renew_in_forks(self)
@@ -57,7 +82,8 @@ class Isolated:
         answer: Answer
         try:
             if self._process is None:
-                self._process = Process(*calling(f"{__package__}.fork_worker"))
+                arguments = calling(f"{__package__}.fork_worker")
+                self._process = Process(*arguments, environment=self._environment)
                 self._check_interrupted()
                 self._process.answer()
             self._check_interrupted()

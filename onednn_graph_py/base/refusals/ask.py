@@ -1,11 +1,10 @@
 """Questions about refused calls, for `OneDNNError.reason`: `ask`, `with_reason`."""
 
-import pickle
 import re
 
 from ..errors import OneDNNError
-from ..processes import calling, instructions, quiet, run
-from .worker import MAKES, TAKEN
+from ..processes import Isolated, failure, instructions, quiet
+from .worker import made_again
 
 _UNKNOWN = "not known: "
 # ``onednn_verbose,v1,graph,create:check,add_op,<message>,<path of source>:<line>``
@@ -27,23 +26,16 @@ def ask(error: OneDNNError, timeout: float) -> str:
     # Once oneDNN has chosen its instructions, they can't be set any more; so they are not asked for
     # where no kernel is chosen.
     chosen = call["call"] not in ("add_op", "finalize")
-    out, failure = run(
-        *calling(f"{__package__}.worker"),
-        timeout=timeout,
-        environment={
-            **quiet(),
-            **(instructions() if chosen else {}),
-            "ONEDNN_VERBOSE": "check,dispatch",
-            "PYTHONIOENCODING": "utf-8",
-        },
-        given=pickle.dumps(call),
-        who="the process that made the call again",
-    )
-    said = out.rpartition(MAKES)[2]
-    if failure:
-        return f"{_UNKNOWN}{failure}"
-    if TAKEN in said:
-        return f"{_UNKNOWN}oneDNN took the same call in another process"
+    environment = {**quiet(), **(instructions() if chosen else {})}
+    environment["ONEDNN_VERBOSE"] = "check,dispatch"
+    with Isolated(environment=environment) as process:
+        answer = process.call(made_again, call, timeout=timeout)
+    if answer[0] != "returned":
+        return _UNKNOWN + failure(answer, timeout, "the process that made the call again")
+    said: str = answer[1][0]
+    why: str = answer[1][1]
+    if why:
+        return _UNKNOWN + why
     error.answer = _shortened(said) or "oneDNN gives no reason"
     return error.answer
 

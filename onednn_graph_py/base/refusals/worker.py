@@ -1,35 +1,33 @@
-"""The process that makes a refused call again, in which oneDNN prints why it refuses."""
+"""A refused call, made again in a process in which oneDNN prints why it refuses."""
 
-import pickle
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 from ... import _core
 from ..errors import OneDNNError
-from ..processes import end_without_caller
-
-MAKES = "makes the call\n"  # printed before the call; oneDNN's lines follow
-TAKEN = "taken\n"  # printed after the call if oneDNN took it
+from ..processes import printed
 
 
-def main() -> None:
-    """Make the call that is on the standard input."""
-    end_without_caller(sys.stdout.fileno())
-    made = 0
-    for attempt in _attempts(pickle.load(sys.stdin.buffer)):
-        print(MAKES, end="", flush=True)
-        made += 1
-        try:
-            attempt()
-        except OneDNNError as e:
-            if e.refused is None:  # this package refused it, before oneDNN could
-                raise
-            return
-    if not made:
-        sys.exit("oneDNN made no partition of these ops")
-    print(MAKES + TAKEN, end="", flush=True)
+def made_again(call: dict[str, Any]) -> tuple[str, str]:
+    """Make a refused call; return what oneDNN printed, or why that is not known."""
+    why = "oneDNN made no partition of these ops"
+    for attempt in _attempts(call):
+        refused, said = printed(partial(_is_refused, attempt))
+        if refused:
+            return said, ""
+        why = "oneDNN took the same call in another process"
+    return "", why
+
+
+def _is_refused(attempt: Callable[[], object]) -> bool:
+    try:
+        attempt()
+    except OneDNNError as e:
+        if e.refused is None:  # this package refused it, before oneDNN could
+            raise
+        return True
+    return False
 
 
 def _attempts(call: dict[str, Any]) -> Iterator[Callable[[], object]]:

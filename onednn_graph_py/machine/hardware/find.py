@@ -13,11 +13,8 @@ from ...base.errors import NoDeviceError
 from ...base.loading import opencl_drivers as drivers
 from .device import Device, Devices, Missing
 from .facts import host
-from .look import Seen, seen
+from .look import WITH_DEVICES, Seen, seen
 from .reasons import no_cpu, no_gpu, no_package
-
-# Runtimes that list devices; the others have only the CPU that Python runs on.
-_WITH_DEVICES = ("SYCL", "OpenCL")
 
 
 def devices() -> Devices:
@@ -35,14 +32,14 @@ def devices() -> Devices:
     """
     linked = _core.version()
     runtimes = {kind: str(linked[f"{kind}_runtime"]) for kind in ("cpu", "gpu")}
-    look = seen() if any(r in _WITH_DEVICES for r in runtimes.values()) else Seen()
+    look = seen() if any(r in WITH_DEVICES for r in runtimes.values()) else Seen()
     # If the search ended early, this process must not repeat what ended it.
     ended = next((f.text for f in look.failures if not f.kind), None)
     found = [
         _as_here(d) if ended is None else replace(d, engine=False, reason=ended)
         for d in look.devices
     ]
-    if runtimes["cpu"] not in (*_WITH_DEVICES, "none"):
+    if runtimes["cpu"] not in (*WITH_DEVICES, "none"):
         found.insert(0, host(runtimes["cpu"]))
     missing = []
     if not any(d.kind == "cpu" for d in found):

@@ -1,16 +1,20 @@
 """Look for devices of SYCL and OpenCL, in another process, which a driver may crash."""
 
-import json
 import os
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
-from ...base.processes import calling, quiet, run
+from ... import _core
+from ...base.processes import Isolated, failure, quiet
 from .device import Device
+from .worker import count, described
 
-_WORKER = f"{__package__}.worker"
-# The time limit for drivers, in seconds.
+# Runtimes that list devices; the others have only the CPU that Python runs on.
+WITH_DEVICES = ("SYCL", "OpenCL")
+# The time limit for each step of a driver, in seconds.
 _PATIENCE = 60
 # The variables by which SYCL, OpenCL and their loaders choose devices.
 _CHOOSING = re.compile(r"ONEAPI_|OCL_ICD_|SYCL_|ZE_|UR_|CL_CONFIG_|LD_LIBRARY_PATH|LD_PRELOAD")
@@ -41,28 +45,36 @@ def seen() -> Seen:
 
 @lru_cache(maxsize=4)
 def _seen(settings: tuple[tuple[str, str], ...]) -> Seen:
-    return _read(*run(*calling(_WORKER), timeout=_PATIENCE, environment=quiet()))
+    version = _core.version()
+    return looked({kind: str(version[f"{kind}_runtime"]) for kind in ("cpu", "gpu")})
 
 
-def _read(out: str, failure: str) -> Seen:
-    """Parse the process's output, with the reason if it failed."""
+class _Ended(Exception):
+    """Raised with the step that a driver did not survive, and how it ended."""
+
+
+def looked(runtimes: Mapping[str, str]) -> Seen:
+    """Look for the devices of each kind by its runtime, until a driver crashes or hangs."""
     devices: list[Device] = []
     failures: list[Failure] = []
-    step = "starting"
-    for line in out.splitlines():
+
+    def ask(step: str, function: Callable[..., Any], *given: Any) -> Any:
+        answer = process.call(function, *given, timeout=_PATIENCE)
+        if answer[0] != "returned":
+            raise _Ended(f"{step}: {failure(answer, _PATIENCE, 'the process')}")
+        return answer[1]
+
+    with Isolated(environment=quiet()) as process:
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            continue  # a driver's own output
-        if not isinstance(record, dict):
-            continue
-        step = record.get("step", step)
-        if "device" in record:
-            d = record["device"]
-            lists = {k: tuple(v) for k, v in d.items() if isinstance(v, list)}
-            devices.append(Device(**{**d, **lists}))
-        if "failure" in record:
-            failures.append(Failure(record["kind"], f"{step}: {record['failure']}"))
-    if failure:
-        failures.append(Failure("", f"{step}: {failure}"))
+            for kind, runtime in runtimes.items():
+                if runtime not in WITH_DEVICES:
+                    continue
+                step = f"counting {kind} engines of {runtime}"
+                number, error = ask(step, count, kind)
+                failures += [Failure(kind, f"{step}: {error}")] if error else []
+                for index in range(number):
+                    step = f"making {kind} engine {index}"
+                    devices.append(ask(step, described, kind, index, runtime))
+        except _Ended as e:
+            failures.append(Failure("", str(e)))
     return Seen(tuple(devices), tuple(failures))

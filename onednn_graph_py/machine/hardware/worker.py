@@ -1,48 +1,24 @@
-"""The process that looks for devices, and that a driver may crash; `look` starts it.
-
-It prints a line of JSON for each step that begins and each device, to show what preceded a crash.
-"""
+"""Questions about devices, which `look` asks in a process that a driver may crash."""
 
 import importlib
-import json
-import sys
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import replace
 
-from ...base.processes import end_without_caller
+from ..._core import engine
+from ...base import ocl_interop, sycl_interop
 from .device import Device
+from .facts import from_dpctl, from_pyopencl, host
 
 
-def _say(**record: Any) -> None:
-    print(json.dumps(record), flush=True)
+def count(kind: str) -> tuple[int, str]:
+    """Count the engines of a kind; return the runtime's error, too, if it has one."""
+    try:
+        return engine.get_count(kind), ""
+    except Exception as e:  # the runtime's error
+        return 0, str(e)
 
 
-def main() -> None:
-    """Print the devices that are found."""
-    end_without_caller(sys.stdout.fileno())
-    from ..._core import engine, version
-
-    runtimes = {k: str(version()[f"{k}_runtime"]) for k in ("cpu", "gpu")}
-    for kind, runtime in runtimes.items():
-        if runtime not in ("SYCL", "OpenCL"):
-            continue
-        _say(step=f"counting {kind} engines of {runtime}")
-        try:
-            count = engine.get_count(kind)
-        except Exception as e:  # the runtime's error
-            _say(kind=kind, failure=str(e))
-            continue
-        for index in range(count):
-            _say(step=f"making {kind} engine {index}")
-            _say(device=asdict(_engine(kind, index, runtime)))
-
-
-def _engine(kind: str, index: int, runtime: str) -> Device:
+def described(kind: str, index: int, runtime: str) -> Device:
     """Return a device that oneDNN has an index for."""
-    from ..._core import engine
-    from ...base import ocl_interop, sycl_interop
-    from .facts import from_dpctl, from_pyopencl, host
-
     of_host = replace(host(runtime), index=index)
     plain = of_host if kind == "cpu" else Device(kind, index, runtime, "")
     try:

@@ -1,17 +1,16 @@
 """Search for the kernels of a model's steps: another process runs it with the verbose log on."""
 
-import json
 import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from ... import _core
-from ...base.processes import calling, instructions, quiet, run
+from ...base.processes import MODELS, Isolated, failure, instructions, quiet
 from ...model.planning.pace import paces
 from ...model.running.model import CompiledGraph
-from .worker import MARKER, Job
+from .worker import Job, logged
 
 _EXECUTED = "onednn_verbose,v1,{},exec"
 _PRIMITIVE, _PARTITION = _EXECUTED.format("primitive"), _EXECUTED.format("graph")
@@ -107,9 +106,6 @@ class Kernel:
     seconds: float
 
 
-_WORKER = f"{__package__}.worker"
-
-
 @dataclass(frozen=True)
 class StepKernels:
     """The kernels of one step that oneDNN runs, from its log; first those that run at each call."""
@@ -141,46 +137,7 @@ def job_of(model: CompiledGraph, shapes: tuple[tuple[int, ...], ...]) -> Job:
 
 
 def _environment() -> dict[str, str]:
-    settings = {"ONEDNN_VERBOSE": "profile_exec", "PYTHONIOENCODING": "utf-8"}
-    return {**quiet(), **instructions(), **settings}
-
-
-@dataclass
-class _Heard:
-    """The lines that the worker printed for one job."""
-
-    steps: list[list[str]] | None = None
-    calls: list[list[str]] = field(default_factory=list)  # lines of the log
-    ended: bool = False
-    failed: str = ""
-
-
-def _heard(text: str) -> dict[int, _Heard]:
-    """Split the worker's output by jobs, by their numbers."""
-    jobs: dict[int, _Heard] = {}
-    now: _Heard | None = None
-    for line in text.splitlines():
-        if not line.startswith(MARKER):
-            if now is not None and now.calls:
-                now.calls[-1].append(line)
-            continue
-        try:
-            told: dict[str, Any] = json.loads(line[len(MARKER) :])
-        except ValueError:  # the process died while it wrote
-            break
-        if told["event"] == "job":
-            now = jobs[told["number"]] = _Heard()
-        elif now is None:
-            continue
-        elif told["event"] == "plan":
-            now.steps = told["steps"]
-        elif told["event"] == "call":
-            now.calls.append([])
-        elif told["event"] == "end":
-            now.ended = True
-        elif told["event"] == "failed":
-            now.failed = told["why"]
-    return jobs
+    return {**quiet(), **instructions(), "ONEDNN_VERBOSE": "profile_exec"}
 
 
 def _counted(partition: LoggedPartition) -> dict[LoggedPrimitive, tuple[int, float]]:
@@ -213,54 +170,35 @@ def _step(first: LoggedPartition, later: Sequence[LoggedPartition]) -> StepKerne
     return StepKernels(first, tuple(kernels))
 
 
-def _understood(heard: _Heard) -> Kernels:
-    """Parse the lines that the worker printed for one job."""
-    if heard.failed:
-        return Kernels(unknown=heard.failed)
-    if heard.steps is None or not heard.ended:
-        return Kernels(unknown="the process that logs ended early")
-    calls = [list(partitions_of(lines)) for lines in heard.calls]
-    wanted = [tuple(step) for step in heard.steps if step[0] == "oneDNN"]
+def _understood(keys: Sequence[Sequence[str]], logs: Sequence[str]) -> Kernels:
+    """Parse the log of each call of a model."""
+    calls = [list(partitions_of(text.splitlines())) for text in logs]
+    wanted = [tuple(key) for key in keys if key[0] == "oneDNN"]
     for call in calls:
         if len(call) != len(wanted):
             return Kernels(
                 unknown=f"oneDNN logged {len(call)} partitions in a call, expected {len(wanted)}"
             )
-    steps = zip(*calls, strict=True)
-    found = [_step(first, later) for first, *later in steps]
-    return Kernels(dict(zip(wanted, found, strict=True)))
+    steps = [_step(first, later) for first, *later in zip(*calls, strict=True)]
+    return Kernels(dict(zip(wanted, steps, strict=True)))
 
 
 def kernels_of(jobs: Sequence[Job], *, timeout: float = 120.0) -> list[Kernels]:
     """Run models in another process, and read what its log says of each; an error is in `unknown`.
 
-    The time limit is that of a process in seconds; jobs that it did not begin get another process.
+    The time limit is that of a model in seconds.
     """
-    made: list[Kernels | None] = [None] * len(jobs)
-    left: list[tuple[int, bytes]] = []
-    for number, job in enumerate(jobs):
-        try:
-            left.append((number, pickle.dumps(job)))
-        except Exception as e:  # pickling a caller's own classes may raise anything
-            made[number] = Kernels(unknown=f"the model does not pickle: {e}")
     capacity = _core.get_constant_tensor_cache_capacity("cpu")
-    while left:
-        text, why = run(
-            *calling(_WORKER),
-            timeout=timeout,
-            environment=_environment(),
-            given=pickle.dumps((capacity, left)),
-            who="the process that logs",
-        )
-        heard = _heard(text)
-        begun = [number for number, _ in left if number in heard]
-        for number in begun:
-            made[number] = _understood(heard[number])
-        if not begun:
-            for number, _ in left:
-                made[number] = Kernels(unknown=why or "the process that logs ended early")
-            break
-        if why and not (heard[begun[-1]].ended or heard[begun[-1]].failed):
-            made[begun[-1]] = Kernels(unknown=why)  # the reason why it died
-        left = [(number, job) for number, job in left if number not in heard]
-    return [k if k is not None else Kernels(unknown="it was not run") for k in made]
+    with Isolated(*MODELS, environment=_environment()) as process:
+        return [_kernels(process, job, capacity, timeout) for job in jobs]
+
+
+def _kernels(process: Isolated, job: Job, capacity: int, timeout: float) -> Kernels:
+    try:
+        packed = pickle.dumps(job)
+    except Exception as e:  # pickling a caller's own classes may raise anything
+        return Kernels(unknown=f"the model does not pickle: {e}")
+    answer = process.call(logged, packed, capacity, timeout=timeout)
+    if answer[0] != "returned":
+        return Kernels(unknown=failure(answer, timeout, "the process that logs"))
+    return Kernels(unknown=answer[1]) if isinstance(answer[1], str) else _understood(*answer[1])

@@ -1,13 +1,10 @@
-"""The process in which models run with oneDNN's verbose log on.
+"""Runs of models in a process in which oneDNN's verbose log is on.
 
 oneDNN reads its settings only once, so the log can't be turned on in the caller's process; and it
-writes to standard output, which the caller may need. Jobs come pickled on standard input; marker
-lines of JSON separate the parts of the log.
+writes to standard output, which the caller may need.
 """
 
-import json
 import pickle
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ... import _core
-from ...base.processes import end_without_caller
+from ...base.processes import printed
 from ...model.building.builder import GraphBuilder
 from ...model.building.value import Node
 from ...model.checking.filling import fill_inputs
@@ -59,8 +56,6 @@ def step_keys(builder: GraphBuilder, plan: Plan) -> list[list[str]]:
     return [[s.implementation, *sorted(keys[n.id] for n in s.nodes)] for s in plan.steps]
 
 
-MARKER = "onednn_graph_py kernels: "
-
 CALLS = 4  # the most calls of a model that are logged, after the first one
 _SECONDS = 3.0
 
@@ -79,11 +74,6 @@ class Job:
     paces: Paces = field(default_factory=dict)
 
 
-def _tell(event: str, **facts: Any) -> None:
-    sys.stdout.write(f"{MARKER}{json.dumps({'event': event, **facts})}\n")
-    sys.stdout.flush()
-
-
 def _nothing(inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[Any]]) -> None:
     """Fill outputs with zeros in place of NumPy's steps, which may take minutes.
 
@@ -93,36 +83,29 @@ def _nothing(inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[A
         output[...] = np.zeros((), output.dtype)
 
 
-def _run(job: Job) -> None:
-    remember(job.paces)
-    model = CompiledGraph(job.builder, **job.options)
-    plan = model.specialization(job.shapes).plan
-    keys = step_keys(model.builder, plan)
-    for step in plan.steps:
-        if step.function is not None:
-            step.function = _nothing
-    _tell("plan", steps=keys)
-    run = Specialization(model, plan).run
-    named = {v.name: s for v, s in zip(model.inputs, job.shapes, strict=True)}
-    arrays: list[Any] = list(fill_inputs(job.builder, shapes=named))
-    end = time.monotonic() + _SECONDS
-    for number in range(1 + CALLS):
-        if number > 1 and time.monotonic() > end:
-            break
-        _tell("call", number=number)
-        run(*arrays)
-    _tell("end")
+def logged(packed: bytes, capacity: int) -> tuple[list[list[str]], list[str]] | str:
+    """Run a pickled job; return the keys of its steps and the log of each call, or an error.
 
-
-def main() -> None:
-    """Run each job of standard input, and print a line before each."""
-    end_without_caller(sys.stdout.fileno())
-    constant_capacity, jobs = pickle.load(sys.stdin.buffer)
-    if constant_capacity:
-        _core.set_constant_tensor_cache_capacity("cpu", constant_capacity)
-    for number, job in jobs:
-        _tell("job", number=number)
-        try:
-            _run(pickle.loads(job))
-        except Exception as e:
-            _tell("failed", why=f"{type(e).__name__}: {e}")
+    - `capacity`: that of the cache of constants in the caller's process
+    """
+    if capacity:
+        _core.set_constant_tensor_cache_capacity("cpu", capacity)
+    try:
+        job: Job = pickle.loads(packed)
+        remember(job.paces)
+        model = CompiledGraph(job.builder, **job.options)
+        plan = model.specialization(job.shapes).plan
+        keys = step_keys(model.builder, plan)
+        for step in plan.steps:
+            if step.function is not None:
+                step.function = _nothing
+        run = Specialization(model, plan).run
+        named = {v.name: s for v, s in zip(model.inputs, job.shapes, strict=True)}
+        arrays: list[Any] = list(fill_inputs(job.builder, shapes=named))
+        end = time.monotonic() + _SECONDS
+        calls: list[str] = []
+        while len(calls) < 2 or (len(calls) <= CALLS and time.monotonic() < end):
+            calls.append(printed(lambda: run(*arrays))[1])
+        return keys, calls
+    except Exception as e:
+        return f"{type(e).__name__}: {e}"

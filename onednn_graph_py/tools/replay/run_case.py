@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from ...base.processes import MODELS, Isolated, ending, too_long
+from ...base.processes import MODELS, Isolated, failure
 from ...machine.timing import time_calls
 from ...model.building.builder import GraphBuilder
 from ...model.checking.expected import Expected
@@ -173,13 +173,10 @@ def replay(
 
 def _result(process: Isolated, case: Case, options: Options, timeout: float | None) -> Result:
     began = time.monotonic()
-    how, what = process.call(run_case, case, options, timeout=timeout)
-    if how == "returned":
-        result: Result = what
+    answer = process.call(run_case, case, options, timeout=timeout)
+    if answer[0] == "returned":
+        result: Result = answer[1]
         return result
-    verdict, reason = Verdict.CRASHED, str(what)
-    if how == "hang":
-        verdict, reason = Verdict.TIMED_OUT, too_long(timeout or 0)
-    elif how == "ended":
-        reason = ending(what)
+    verdict = Verdict.TIMED_OUT if answer[0] == "hang" else Verdict.CRASHED
+    reason = failure(answer, timeout)
     return Result(str(case), verdict, reason, seconds=time.monotonic() - began)

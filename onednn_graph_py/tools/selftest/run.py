@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ...base.errors import InvalidArgumentsError, OneDNNError
 from ...base.linked import version
-from ...base.processes import MODELS, STARTUP, Isolated, ending, too_long
+from ...base.processes import MODELS, STARTUP, Isolated, ending, failure
 from ...base.processes import Answer as Ended
 from ...machine import current
 from ...machine.store import processor
@@ -39,13 +39,12 @@ Progress = Callable[[Report, float], None]
 
 def _answer(ended: Ended, timeout: float) -> Answer:
     """Return a process's answer about one case, or how it ended."""
-    how, what = ended
-    if how == "returned":
-        answer: Answer = what
+    if ended[0] == "returned":
+        answer: Answer = ended[1]
         return answer
-    if how == "hang":
-        return Answer("hung", too_long(timeout), seconds=timeout)
-    return Answer("crashed", str(what).strip() if how == "raised" else ending(what))
+    hung = ended[0] == "hang"
+    reason = failure(ended, timeout)
+    return Answer("hung" if hung else "crashed", reason, seconds=timeout if hung else 0.0)
 
 
 class _Asker:
