@@ -83,7 +83,7 @@ class Isolated:
         try:
             if self._process is None:
                 arguments = calling(f"{__package__}.fork_worker")
-                self._process = Process(*arguments, environment=self._environment)
+                self._process = Process(*arguments, environment=self._environment, keep_errors=True)
                 self._check_interrupted()
                 self._process.answer()
             self._check_interrupted()
