@@ -58,8 +58,9 @@ class Steps:
         """Run a command, its progress shown; return its exit status."""
         progress = Progress(self._label, sys.stderr)
         self._write(f"$ {' '.join(command)}\n".encode())
-        options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "env": self._env}
-        with signals_raise(), started(command, pass_fds=(self._lock,), **options) as process:
+        options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        options |= {"env": self._env, "pass_fds": (self._lock,)}
+        with signals_raise(), started(command, **options) as process:
             assert process.stdout is not None
             with process.stdout as output:
                 for line in output:
@@ -156,9 +157,11 @@ def started(
         yield process
     except BaseException as error:
         unblock()
-        if process is not None and end is None:
+        if process is None:
+            raise
+        if end is None:
             stop_group(process)
-        elif process is not None:
+        else:
             end(process, error)
         raise
 
