@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import faulty_judge
 import numpy as np
 import pytest
 from graphs import RUNTIME, SAME_SIZE, importing
@@ -35,7 +36,7 @@ def cache(tmp_path, monkeypatch):
 @pytest.fixture
 def faulty(monkeypatch):
     """Have judges use a helper with faults."""
-    monkeypatch.setattr(judge, "_WORKER", "faulty_judge")
+    monkeypatch.setattr(judge, "_examined", faulty_judge.examined)
 
 
 def subject(b, free=False, threads=0):
@@ -347,7 +348,6 @@ def test_a_hang_ends_after_the_time_limit(faulty):
     start = time.monotonic()
     with closing(Judge(timeout=3.0)) as j:
         verdict = j.verdict(unary("Elu"))
-        assert j._helper is None
     assert verdict.outcome == Outcome.HUNG
     assert "longer than 3 s" in verdict.detail
     assert time.monotonic() - start < 120
@@ -381,12 +381,13 @@ def test_the_helper_has_the_instruction_set_of_this_process():
 INTERRUPTED = """
 import sys
 from contextlib import closing
+import faulty_judge
 from test_verdicts import unary
 from onednn_graph_py.model.verdicts import Judge, judge
-judge._WORKER = "faulty_judge"
+judge._examined = faulty_judge.examined
 with closing(Judge()) as j:
     j.verdict(unary("ReLU"))
-    print(j._helper.pid, flush=True)
+    print(j._helper._process.pid, flush=True)
     j.verdict(unary("Elu"))
 """
 
@@ -425,7 +426,7 @@ def test_the_second_time_no_process_is_started(monkeypatch):
     with closing(Judge(reference=1e-3)) as j:
         first = [j.verdict(s) for s in subjects]
     assert [v.outcome.value for v in first] == ["right", "wrong", "unverified"]
-    monkeypatch.setattr(judge, "Process", no_process)
+    monkeypatch.setattr(judge.Isolated, "start", no_process)
     with closing(Judge(reference=1e-3)) as j:
         again = [j.verdict(s) for s in subjects]
         assert j.verdict(unary("Sigmoid")) is again[0]

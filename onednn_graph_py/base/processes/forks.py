@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 from ..errors import InvalidArgumentsError
 from .forked import renew_in_forks
 from .import_path import import_path
-from .process import NoAnswer, Process, calling, ending, too_long
+from .process import STARTUP, NoAnswer, Process, calling, ending, too_long
 
 _T = TypeVar("_T")
 
@@ -81,13 +81,9 @@ class Isolated:
             raise InvalidArgumentsError(f"another process can't import it: {e}") from None
         answer: Answer
         try:
-            if self._process is None:
-                arguments = calling(f"{__package__}.fork_worker")
-                self._process = Process(*arguments, environment=self._environment, keep_errors=True)
-                self._check_interrupted()
-                self._process.answer()
+            process = self._started()
             self._check_interrupted()
-            answer = self._process.ask((import_path(module), self._modules, packed, timeout))
+            answer = process.ask((import_path(module), self._modules, packed, timeout))
         except OSError as e:
             answer = "raised", f"no process could be started: {e}"
         except NoAnswer as e:
@@ -98,6 +94,27 @@ class Isolated:
             self.close()
             raise
         return answer
+
+    def start(self) -> str:
+        """Start the process if it has not been started; return why it does not start, if so."""
+        try:
+            self._started()
+        except OSError as e:
+            return f"no process could be started: {e}"
+        except NoAnswer as e:
+            self.close()
+            return f"the process did not start: {e}"
+        return ""
+
+    def _started(self) -> Process:
+        process = self._process
+        if process is None:
+            worker = calling(f"{__package__}.fork_worker")
+            process = Process(*worker, environment=self._environment, keep_errors=True)
+            self._process = process
+            self._check_interrupted()
+            process.answer(STARTUP)
+        return process
 
     def _check_interrupted(self) -> None:
         if self._interrupted:

@@ -11,8 +11,10 @@ from dataclasses import asdict
 from typing import Any
 
 from ... import _core
-from ...base.processes import STARTUP, NoAnswer, Process, calling, instructions, quiet
+from ...base.processes import MODELS, Isolated, failure, instructions, quiet
+from ...machine.constant_cache import DEFAULT_CAPACITY
 from ...machine.store import Entries, machine
+from .examine import examine
 from .subject import Subject
 from .verdict import Limits, Outcome, Verdict
 
@@ -53,9 +55,6 @@ def _verdict(found: dict[str, Any]) -> Verdict | None:
     return Verdict(Outcome(outcome), **parts, kept=True)
 
 
-_WORKER = f"{__package__}.worker"
-
-
 def _environment() -> dict[str, str]:
     """Return the environment of the helper process, which must use the same instruction set."""
     return {
@@ -67,11 +66,17 @@ def _environment() -> dict[str, str]:
     }
 
 
+def _examined(subject: Subject, limits: Limits) -> Verdict:
+    """Judge a partition in a fork of the helper process."""
+    _core.set_constant_tensor_cache_capacity("cpu", DEFAULT_CAPACITY)
+    return examine(subject, limits)
+
+
 class Judge:
     """Judges partitions until it is closed.
 
-    The first partition that has no verdict on disk starts a helper process, which serves until it
-    is closed, crashes or hangs.
+    The first partition that has no verdict on disk starts a helper process, which judges each
+    partition in a fork.
 
     - `reference`: time limit of the reference for one partition, in seconds. If it would take
       longer than a small part of that, the judge compares only some of the results.
@@ -81,8 +86,7 @@ class Judge:
     def __init__(self, *, reference: float = 1.0, timeout: float = 60.0) -> None:
         self._limits = Limits(reference)
         self._timeout = timeout
-        self._helper: Process | None = None
-        self._fresh = True  # it has judged nothing yet
+        self._helper = Isolated(*MODELS, environment=_environment())
         self._kept: dict[int, Kept] = {}
         self._known: dict[tuple[int, str], Verdict] = {}
         self._broken = ""
@@ -113,49 +117,29 @@ class Judge:
         return found
 
     def _judged(self, subject: Subject) -> Verdict:
-        start = time.monotonic()
-        try:
-            while (helper := self._ready()) is not None:
-                try:
-                    found: Verdict = helper.ask(
-                        (subject, self._limits, self._timeout), self._timeout
-                    )
-                except NoAnswer as e:
-                    self.close()
-                    if e.status is not None and not self._fresh:
-                        continue  # an earlier partition may have damaged the process
-                    outcome = Outcome.HUNG if e.status is None else Outcome.CRASHED
-                    if e.status == -signal.SIGKILL:
-                        outcome = Outcome.UNVERIFIED  # Linux kills like this if memory is short
-                    seconds, passing = time.monotonic() - start, outcome == Outcome.UNVERIFIED
-                    return Verdict(outcome, str(e), seconds=seconds, passing=passing)
-                self._fresh = False
-                return found
-        except BaseException:  # interrupted
-            self.close()
-            raise
-        return Verdict(Outcome.UNVERIFIED, self._broken, passing=True)
-
-    def _ready(self) -> Process | None:
-        """Return the helper; None if it can't be started, with one warning."""
-        if self._helper is not None or self._broken:
-            return self._helper
-        try:
-            self._helper = Process(*calling(_WORKER), environment=_environment(), keep_errors=True)
-            self._helper.answer(STARTUP)
-        except OSError as e:
-            self._broken = f"no process could be started: {e}"
-        except NoAnswer as e:
-            self._broken = f"the process that judges did not start: {e}"
+        began = time.monotonic()
         if not self._broken:
-            self._fresh = True
-            return self._helper
-        self.close()
-        warnings.warn(f"partitions are not verified: {self._broken}", RuntimeWarning, stacklevel=2)
-        return None
+            self._broken = self._helper.start()
+            if self._broken:
+                why = f"partitions are not verified: {self._broken}"
+                warnings.warn(why, RuntimeWarning, stacklevel=2)
+        if self._broken:
+            return Verdict(Outcome.UNVERIFIED, self._broken, passing=True)
+        answer = self._helper.call(_examined, subject, self._limits, timeout=self._timeout)
+        if answer[0] == "returned":
+            verdict: Verdict = answer[1]
+            return verdict
+        detail, outcome = failure(answer, self._timeout), _FAILED[answer[0]]
+        if answer[0] == "raised":
+            detail = f"judging failed: {detail.splitlines()[-1]}"
+        if answer == ("ended", -signal.SIGKILL):
+            outcome = Outcome.UNVERIFIED  # Linux kills like this if memory is short
+        passing = outcome == Outcome.UNVERIFIED
+        return Verdict(outcome, detail, seconds=time.monotonic() - began, passing=passing)
 
     def close(self) -> None:
         """End the helper process, if there is one."""
-        helper, self._helper = self._helper, None
-        if helper is not None:
-            helper.stop()
+        self._helper.close()
+
+
+_FAILED = {"hang": Outcome.HUNG, "ended": Outcome.CRASHED, "raised": Outcome.UNVERIFIED}
