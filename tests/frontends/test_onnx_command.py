@@ -164,6 +164,55 @@ def test_times_stand_beside_onnxruntimes(files, capsys):
     assert "1 x MatMul+ReLU: " in out
 
 
+def test_the_slowest_steps_stand_beside_onnxruntimes_nodes(files, capsys, tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    monkeypatch.setattr(pace, "measured", lambda *_: Pace(1e-4, 2e-4))
+    monkeypatch.chdir(tmp_path)
+    words = ("--time", "--seconds", "0.01", "--set", "batch=2,sequence=5")
+    status, out, _ = run(capsys, files["mlp"], *words)
+    assert status == 0
+    head = next(i for i, line in enumerate(out.splitlines()) if "slowest steps" in line)
+    table = out.splitlines()[head + 1 : -1]
+    assert any("MatMul+ReLU" in line[:48] for line in table)
+    assert sum("MatMul" in line[48:] for line in table) == 2
+    assert not list(tmp_path.glob("*.json"))
+    _, out, _ = run(capsys, files["mlp"], *words, "--json")
+    nodes = json.loads(out)["times"]["onnxruntime_nodes"]
+    assert [seconds for _, seconds in nodes] == sorted((s for _, s in nodes), reverse=True)
+
+
+def test_results_between_nodes_are_described(files, capsys, tmp_path):
+    path = str(tmp_path / "x.npz")
+    x = np.linspace(-1, 2, 2 * 3 * 16, dtype=np.float32).reshape(2, 3, 16)
+    np.savez(path, x=x)
+    words = ("--inputs", path, "--outputs", "h,y", "--outputs", "a")
+    status, out, _ = run(capsys, files["mlp"], *words)
+    assert status == 0
+    want = dict(zip("hya", front.load(files["mlp"]).run(x, outputs=["h", "y", "a"]), strict=True))
+    for name, array in want.items():
+        line = next(line for line in out.splitlines() if line.startswith(f"{name}: dtype float32"))
+        assert line.split(", ")[1:] == [
+            f"shape 2x3x{array.shape[2]}",
+            f"smallest {array.min():.6g}",
+            f"largest {array.max():.6g}",
+        ]
+    _, out, _ = run(capsys, files["mlp"], *words, "--json")
+    assert list(json.loads(out)["outputs"]) == ["h", "y", "a"]
+    status, _, err = run(capsys, files["mlp"], "--outputs", "hh")
+    assert status == 2
+    assert "no node makes 'hh'" in err
+
+
+def test_a_call_that_fails_is_no_fault_of_an_option(files, capsys, monkeypatch):
+    def fail(*_, **__):
+        raise og.InvalidIndexError("index 7 is out of range")
+
+    monkeypatch.setattr(front.OnnxModel, "verify", fail)
+    status, _, err = run(capsys, files["mlp"], "--verify")
+    assert (status, err) == (1, "onnx: a call fails: index 7 is out of range\n")
+    assert run(capsys, files["mlp"], "--verify", "--value", "x=1")[0] == 2
+
+
 def test_results_are_compared(files, capsys):
     status, out, _ = run(capsys, files["mlp"], "--verify")
     assert status == 0

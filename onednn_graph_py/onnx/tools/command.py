@@ -9,9 +9,11 @@ import os
 import sys
 import zipfile
 from collections.abc import Mapping
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from ...base.errors import InvalidArgumentsError, UnimplementedError
+from ...base.errors import InvalidArgumentsError, OneDNNError, UnimplementedError
+from ...base.text.files import told
 from ...base.text.names import install_line, printable
 from ...base.text.numbers import bytes_text, seconds_text
 from ...base.text.options import add_command, add_forms, add_seed, at_least, seconds
@@ -25,10 +27,11 @@ if TYPE_CHECKING:
     from ..tensors import Shape
     from .timing import Times
 
+SLOWEST = 8  # steps that the table of --time has
+
 _MORE = """\
 Dims that the model leaves open get their sizes by --set; for others a size is chosen and shown.
-Exit status: 0; 1 if a result is wrong; 2 if the file or an option can't be read, or a node can't
-run.
+Exit status: 0; 1 if a result is wrong or a call fails; 2 if the file or an option is at fault.
 """
 
 
@@ -63,17 +66,28 @@ def _onnx(arguments: argparse.Namespace) -> int:
     shapes, guessed = chosen_shapes(model.input_dims, sizes)
     model.compile(shapes)
     entry = entry_of(model, shapes)
-    found: Verification | None = None
-    times: Times | None = None
-    inputs = (
-        model.random_inputs(shapes, arguments.seed) if arguments.verify or arguments.time else {}
-    )
+    inputs: dict[str, Any] = {}
+    if arguments.verify or arguments.time or arguments.outputs:
+        inputs = model.random_inputs(shapes, arguments.seed)
     inputs |= {n: a for n, a in arrays.items() if n in inputs}
     inputs |= _given(arguments.value, shapes, inputs)
-    if arguments.verify:
-        found = model.verify(inputs, rtol=arguments.rtol, atol=arguments.atol)
-    if arguments.time:
-        times = time_model(model, entry, inputs, arguments.file, arguments.seconds)
+    found: Verification | None = None
+    times: Times | None = None
+    between: dict[str, dict[str, Any]] = {}
+    try:
+        if arguments.verify:
+            found = model.verify(inputs, rtol=arguments.rtol, atol=arguments.atol)
+        if arguments.time:
+            times = time_model(model, entry, inputs, arguments.file, arguments.seconds)
+        if arguments.outputs:
+            names = [n for words in arguments.outputs for n in words.split(",")]
+            results = model.run(inputs, outputs=names)
+            between = dict(zip(names, map(_described, results), strict=True))
+    except OneDNNError as e:
+        if isinstance(e, InvalidArgumentsError) and (arrays or arguments.value or arguments.outputs):
+            raise
+        print(printable(f"onnx: a call fails: {told(e)}"), file=sys.stderr)
+        return 1
     section = entry.program.section
     head = {
         "name": os.path.basename(arguments.file),
@@ -84,13 +98,16 @@ def _onnx(arguments: argparse.Namespace) -> int:
     }
     made = model.report().programs[-1]
     if arguments.form == "json":
-        print(json.dumps({**head, **made.to_dict(), **_details(found, times)}, indent=2))
+        more = {**made.to_dict(), **_details(found, times), "outputs": between}
+        print(json.dumps({**head, **more}, indent=2))
     else:
         print(_head_text(head), made, sep="\n")
         if times is not None:
             print("", *_step_lines(entry, times), _times_text(times), sep="\n")
         if found is not None:
             print(f"\n{found}")
+        for name, of in between.items():
+            print(printable(f"\n{name}: {', '.join(f'{k} {v}' for k, v in of.items())}"))
     if arguments.graph is not None:
         _write(model, shapes, arguments.graph)
     return 1 if found is not None and not found.ok else 0
@@ -105,6 +122,16 @@ def _arrays(path: str) -> dict[str, Any]:
             return {name: file[name] for name in file.files}
     except (ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as e:
         raise InvalidArgumentsError(f"--inputs {path}: no file of numpy.savez: {e}") from None
+
+
+def _described(result: Any) -> dict[str, Any]:
+    """Say what a result is: an array, or a sequence."""
+    if not hasattr(result, "dtype"):
+        return {"kind": type(result).__name__}
+    made = {"dtype": str(result.dtype), "shape": shape_text(result.shape)}
+    if result.size and result.dtype.kind in "biuf":
+        made |= {"smallest": f"{result.min():.6g}", "largest": f"{result.max():.6g}"}
+    return made
 
 
 def _given(
@@ -149,12 +176,19 @@ def _step_lines(entry: Entry, times: Times) -> list[str]:
     from ...frontends.report import partitions_text
     from ..report import steps_of
 
-    if times.steps is None:
+    if not times.steps:
         return []
     steps = steps_of(entry)
     outside = sum(t for s, t in zip(steps, times.steps, strict=True) if s.implementation == "host")
     islands = [f"    islands: {1e3 * outside:.3f} ms"] if outside else []
-    return [*partitions_text(steps, times.steps), *islands]
+    pairs = zip(steps, times.steps, strict=True)
+    labels = [(s.names[0] if s.implementation == "host" else "+".join(s.ops), t) for s, t in pairs]
+    slowest = sorted(labels, key=lambda step: -step[1])[:SLOWEST]
+    table = [f"    {'slowest steps':44}  onnxruntime's nodes"]
+    for pair in zip_longest(slowest, times.nodes[:SLOWEST], fillvalue=("", 0.0)):
+        cells = [f"{1e3 * t:9.3f} ms {label}" if label else "" for label, t in pair]
+        table.append(printable(f"    {cells[0][:44]:44}  {cells[1][:60]}".rstrip()))
+    return [*partitions_text(steps, times.steps), *islands, *table]
 
 
 def _details(found: Verification | None, times: Times | None) -> dict[str, Any]:
@@ -175,6 +209,7 @@ def _details(found: Verification | None, times: Times | None) -> dict[str, Any]:
             "seconds": times.ours,
             "onnxruntime": times.theirs,
             "onnxruntime_version": times.version,
+            "onnxruntime_nodes": times.nodes,
             "onnxruntime_failure": times.failure,
         }
     return made
@@ -233,6 +268,13 @@ def add_onnx(commands: Any) -> None:
         metavar="NAME=VALUE",
         help="numbers of an input for --verify and --time, in place of random ones: a number for "
         "all elements, or a file of NumPy's, such as sr=16000 or image=cat.npy",
+    )
+    parser.add_argument(
+        "--outputs",
+        action="append",
+        default=[],
+        metavar="NAMES",
+        help="describe results of nodes, also those between nodes, by name or as NODE:0",
     )
     parser.add_argument(
         "--verify",
