@@ -84,7 +84,8 @@ def _onnx(arguments: argparse.Namespace) -> int:
             results = model.run(inputs, outputs=names)
             between = dict(zip(names, map(_described, results), strict=True))
     except OneDNNError as e:
-        if isinstance(e, InvalidArgumentsError) and (arrays or arguments.value or arguments.outputs):
+        chosen = arrays or arguments.value or arguments.outputs
+        if chosen and isinstance(e, InvalidArgumentsError):
             raise
         print(printable(f"onnx: a call fails: {told(e)}"), file=sys.stderr)
         return 1
