@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 from ..base.errors import OneDNNError
+from ..model.building.value import Node, Value
 from ..model.running.model import CompiledGraph, Step
-from ..ops.lookup import is_quantized
+from ..ops.lookup import is_quantized, with_trait
 
 
 class Partitions:
@@ -33,6 +34,34 @@ def latest_steps(model: CompiledGraph | None) -> tuple[Step, ...]:
         return model.steps(*model.latest_shapes)
     except OneDNNError:  # other shapes took its place meanwhile
         return ()
+
+
+def products_of(model: CompiledGraph | None) -> dict[str, int]:
+    """Count products of a model for its latest shapes by why they are not in 8 bits; "" if so."""
+    counts: Counter[str] = Counter()
+    if latest_steps(model) and model is not None and model.latest_shapes is not None:
+        for step in model.specialization(model.latest_shapes).plan.steps:
+            in_int8 = is_quantized(n.kind for n in step.nodes)
+            for node in step.nodes:
+                if node.kind in with_trait("product") and step.implementation == "oneDNN":
+                    counts["" if in_int8 else _not_int8(node, step.why)] += 1
+    return dict(counts)
+
+
+def _not_int8(node: Node, why: str) -> str:
+    """Say why a product is not computed in 8 bits."""
+    if not _is_dequantized(node.inputs[0]):
+        return "its first operand is not quantized"
+    if why or _is_dequantized(node.inputs[1]):  # weights in f32 for this reason are constants
+        return why or "oneDNN does not fuse it with its Dequantize"
+    return "its second operand is not quantized"
+
+
+def _is_dequantized(value: Value) -> bool:
+    before = value.producer
+    while before is not None and before.kind in with_trait("moves"):
+        before = before.inputs[0].producer
+    return before is not None and before.kind in with_trait("dequantizes")
 
 
 def partitions_text(steps: Sequence[Step], seconds: Iterable[float | None] = ()) -> list[str]:

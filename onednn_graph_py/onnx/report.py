@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import onnx_ir as ir
@@ -11,7 +11,7 @@ import onnx_ir as ir
 from ..base.text.names import printable
 from ..base.text.numbers import counted, seconds_text
 from ..frontends.division import grouped
-from ..frontends.report import Partitions, latest_steps, partitions_text
+from ..frontends.report import Partitions, latest_steps, partitions_text, products_of
 from ..model.running.model import Step
 from ..ops.terms import shape_text
 from .programs import Entry, Programs, Tail
@@ -66,6 +66,9 @@ class ProgramReport(Partitions):
     times : tuple of float, or None
         Seconds of a call in oneDNN with its islands, and in onnxruntime alone, where they were
         measured.
+    products : dict of str to int
+        Of the products in oneDNN, how many are not in 8 bits for each reason, and under "" how
+        many are.
     """
 
     shapes: tuple[tuple[Shape, ...], ...]
@@ -80,6 +83,7 @@ class ProgramReport(Partitions):
     failure: str | None
     rest: OnnxReport | None
     times: tuple[float, float] | None = None
+    products: Mapping[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as JSON has it."""
@@ -106,6 +110,10 @@ class ProgramReport(Partitions):
         if self.failure:
             lines.append(f"    oneDNN refuses it: {self.failure}")
         lines += partitions_text(self.steps)
+        if any(kind in ("Quantize", "Dequantize") for s in self.steps for kind in s.ops):
+            count = sum(self.products.values())
+            lines.append(f"    {self.products.get('', 0)} of {count} products in int8")
+            lines += [f"    {n:4} x not in int8: {why}" for why, n in self.products.items() if why]
         lines += [f"    {island}" for island in self.islands]
         lines += [f"    {len(x.nodes):4} x {x.op}: {x.why}" for x in self.left]
         if self.rest is not None:
@@ -214,4 +222,5 @@ def _described(name: str, entries: list[tuple[tuple[Shape, ...], Entry]]) -> Pro
         program.failure,
         None if tail is None or tail.rest is None else reported(name, tail.rest),
         None if entry.pace is None else (entry.pace.fused, entry.pace.apart),
+        products_of(model),
     )

@@ -907,3 +907,38 @@ def test_pools_with_channels_last_stay_in_oneDNN(integers, before):
     np.testing.assert_allclose(model(x), wanted, rtol=0, atol=step if pooled == "c" else 1e-5)
     if before == "QLinearConv":
         assert np.mean(np.abs(model(x) - wanted) > 1e-5) < 0.02
+
+
+def test_the_report_says_why_products_are_not_in_8_bits():
+    rng = np.random.default_rng(0)
+    weights = {
+        "w": rng.integers(-90, 90, (12, 16)).astype(np.int8),
+        "v": rng.standard_normal((16, 10)).astype(np.float32),
+        "u": rng.integers(-90, 90, (10, 5)).astype(np.int8),
+        "s": np.float32(0.03),
+        "p": np.uint8(110),
+        "z": np.int8(0),
+    }
+    nodes = [
+        oh.make_node("QuantizeLinear", ["x", "s", "p"], ["q"]),
+        oh.make_node("DequantizeLinear", ["q", "s", "p"], ["d"]),
+        oh.make_node("DequantizeLinear", ["w", "s", "z"], ["dw"]),
+        oh.make_node("MatMul", ["d", "dw"], ["a"]),
+        oh.make_node("QuantizeLinear", ["a", "s", "p"], ["qa"]),
+        oh.make_node("DequantizeLinear", ["qa", "s", "p"], ["da"]),
+        oh.make_node("MatMul", ["da", "v"], ["b"]),
+        oh.make_node("DequantizeLinear", ["u", "s", "z"], ["du"]),
+        oh.make_node("MatMul", ["b", "du"], ["y"]),
+    ]
+    given = model_of(nodes, {"x": (F, (7, 12))}, {"y": (F, (7, 5))}, weights)
+    model = front.load(given, islands="fewest")
+    model(rng.standard_normal((7, 12)).astype(np.float32))
+    (program,) = model.report().programs
+    products = dict(program.products)
+    assert products.pop("its second operand is not quantized") == 1
+    assert products.pop("its first operand is not quantized") == 1
+    ((why, count),) = products.items()
+    assert count == 1
+    assert (why == "") == (largest_int8_weight() == 127)
+    assert f"{int(why == '')} of 3 products in int8" in str(model.report())
+    assert "1 x not in int8: its first operand is not quantized" in str(model.report())
