@@ -13,6 +13,7 @@ from ..base.text.numbers import counted, seconds_text
 from ..frontends.division import grouped
 from ..frontends.report import Partitions, latest_steps, partitions_text, products_of
 from ..model.running.model import Step
+from ..ops.lookup import with_trait
 from ..ops.terms import shape_text
 from .programs import Entry, Programs, Tail
 from .survey import why_unknown
@@ -110,7 +111,8 @@ class ProgramReport(Partitions):
         if self.failure:
             lines.append(f"    oneDNN refuses it: {self.failure}")
         lines += partitions_text(self.steps)
-        if any(kind in ("Quantize", "Dequantize") for s in self.steps for kind in s.ops):
+        rounding = with_trait("quantizes") | with_trait("dequantizes")
+        if any(rounding.intersection(s.ops) for s in self.steps):
             count = sum(self.products.values())
             lines.append(f"    {self.products.get('', 0)} of {count} products in int8")
             lines += [f"    {n:4} x not in int8: {why}" for why, n in self.products.items() if why]
