@@ -127,7 +127,8 @@ class OnnxModel:
             Inputs are missing or don't fit, or a node fails.
         """
         if len(arrays) == 1 and type(arrays[0]) is dict and not named:
-            arrays, named = (), arrays[0]
+            named = arrays[0]
+            arrays = ()
         if named and not arrays and tuple(named) == self.input_names:
             arrays, named = tuple(named.values()), {}
         if not named and [type(a) for a in arrays] == self._types:
