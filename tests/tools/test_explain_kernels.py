@@ -18,9 +18,8 @@ import onednn_graph_py as og
 from gallery import PATTERNS
 from gallery.measure import _known_shapes
 from onednn_graph_py.machine.cpu import lacks
-from onednn_graph_py.tools.kernels import find as kernels
-from onednn_graph_py.tools.kernels.find import partitions_of
-from onednn_graph_py.tools.kernels.worker import Job
+from onednn_graph_py.tools import kernels
+from onednn_graph_py.tools.kernels import Job, partitions_of
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

@@ -15,7 +15,7 @@ from onednn_graph_py.base.errors import reworded
 from onednn_graph_py.base.refusals import with_reason
 
 LT = og.logical_tensor
-asking = import_module("onednn_graph_py.base.refusals.ask")
+asking = import_module("onednn_graph_py.base.refusals")
 
 
 def lt(number, dtype="f32", shape=(4, 4)):
