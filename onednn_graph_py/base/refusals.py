@@ -56,9 +56,9 @@ def _shortened(said: str) -> str:
 
     Others say of each implementation why it was passed over.
     """
-    found = [m.groups() for m in map(_LINE.match, said.splitlines()) if m]
-    checks = [text for kind, text in found if kind != ":dispatch"]
-    texts = checks or [text for _, text in found if not text.startswith("pattern_matcher")]
+    lines = [m.groups() for m in map(_LINE.match, said.splitlines()) if m]
+    checks = [text for kind, text in lines if kind != ":dispatch"]
+    texts = checks or [text for _, text in lines if not text.startswith("pattern_matcher")]
     return "\n".join(dict.fromkeys(_PLACE.sub(r"\1 [\2]", text.strip()) for text in texts))
 
 
@@ -106,9 +106,9 @@ def _attempts(call: dict[str, Any]) -> Iterator[Callable[[], object]]:
         return
     engine = _core.engine(kind, 0)
     for policy in ("fusion", "debug"):
-        for made in graph.get_partitions(policy):
-            if set(made.get_ops()) == set(call["partition"]):
-                yield partial(made.compile, call["inputs"], call["outputs"], engine)
+        for part in graph.get_partitions(policy):
+            if set(part.get_ops()) == set(call["partition"]):
+                yield partial(part.compile, call["inputs"], call["outputs"], engine)
 
 
 def _op(
@@ -119,7 +119,7 @@ def _op(
     outputs: list[_core.logical_tensor],
     attrs: dict[str, Any],
 ) -> _core.op:
-    made = _core.op(number, kind, inputs, outputs, name)
+    new = _core.op(number, kind, inputs, outputs, name)
     for attribute, value in attrs.items():
-        made.set_attr(attribute, value)
-    return made
+        new.set_attr(attribute, value)
+    return new

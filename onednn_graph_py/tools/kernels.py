@@ -33,19 +33,19 @@ def node_keys(builder: GraphBuilder, nodes: Sequence[Node]) -> dict[int, str]:
     position = {n.id: i for i, n in enumerate(builder.nodes)}
     reader = {v.id: (n, i) for n in nodes for i, v in enumerate(n.inputs)}
     maker = {v.id: (n, i) for n in nodes for i, v in enumerate(n.outputs)}
-    made: dict[int, str] = {}
+    keys: dict[int, str] = {}
     for node in reversed(nodes):  # readers first
         read = reader.get(node.outputs[0].id) if node.outputs else None
         wrote = maker.get(node.inputs[0].id) if node.inputs else None
         if node.id in position:
-            made[node.id] = str(position[node.id])
-        elif read is not None and read[0].id in made:
-            made[node.id] = f"{node.kind} before {made[read[0].id]}, input {read[1]}"
+            keys[node.id] = str(position[node.id])
+        elif read is not None and read[0].id in keys:
+            keys[node.id] = f"{node.kind} before {keys[read[0].id]}, input {read[1]}"
         elif wrote is not None and wrote[0].id in position:
-            made[node.id] = f"{node.kind} behind {position[wrote[0].id]}, output {wrote[1]}"
+            keys[node.id] = f"{node.kind} behind {position[wrote[0].id]}, output {wrote[1]}"
         else:  # the step that copies into an output
-            made[node.id] = node.name
-    return made
+            keys[node.id] = node.name
+    return keys
 
 
 def step_keys(builder: GraphBuilder, plan: Plan) -> list[list[str]]:

@@ -33,9 +33,9 @@ def _is_folder(entry: str, folder: os.stat_result) -> bool:
 def _homes(name: str) -> list[str]:
     """Return the folder that a module's topmost package is found in."""
     top = name.partition(".")[0]
-    found = sys.modules.get(top)
-    if found is not None:
-        file = getattr(found, "__file__", None)
+    module = sys.modules.get(top)
+    if module is not None:
+        file = getattr(module, "__file__", None)
     else:
         spec = find_spec(top)  # which runs nothing
         file = spec.origin if spec is not None and spec.has_location else None

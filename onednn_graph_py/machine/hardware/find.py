@@ -35,24 +35,26 @@ def devices() -> Devices:
     look = seen() if any(r in WITH_DEVICES for r in runtimes.values()) else Seen()
     # If the search ended early, this process must not repeat what ended it.
     ended = next((f.text for f in look.failures if not f.kind), None)
-    found = [
+    usable = [
         _as_here(d) if ended is None else replace(d, engine=False, reason=ended)
         for d in look.devices
     ]
     if runtimes["cpu"] not in (*WITH_DEVICES, "none"):
-        found.insert(0, host(runtimes["cpu"]))
+        usable.insert(0, host(runtimes["cpu"]))
     missing = []
-    if not any(d.kind == "cpu" for d in found):
+    if not any(d.kind == "cpu" for d in usable):
         missing.append(no_cpu(runtimes["cpu"], look.failures))
-    if not any(d.kind == "gpu" for d in found):
+    if not any(d.kind == "gpu" for d in usable):
         missing.append(no_gpu(linked, look.failures))
     missing += _packages(runtimes)
-    told = {m.reason for m in missing}
-    notes = [failure.text for failure in look.failures if not any(failure.text in t for t in told)]
+    reasons = {m.reason for m in missing}
+    notes = [
+        failure.text for failure in look.failures if not any(failure.text in t for t in reasons)
+    ]
     provided = drivers.provided()
     if provided is not None:
         notes.append(f"importing onednn_graph_py has set {drivers.VARIABLE} to {provided}")
-    return Devices(found, missing, linked, notes)
+    return Devices(usable, missing, linked, notes)
 
 
 def _count(kind: Any) -> int:
@@ -98,13 +100,13 @@ def require(kind: _core.engine.kind) -> None:
     """
     if _count(kind):
         return
-    found = devices()
-    why = next((m for m in found.missing if m.what == kind.name), None)
+    known = devices()
+    why = next((m for m in known.missing if m.what == kind.name), None)
     if why is None:
-        reason = next((d.reason for d in found[kind.name] if d.reason), "oneDNN counts none")
+        reason = next((d.reason for d in known[kind.name] if d.reason), "oneDNN counts none")
         remedy = "import onednn_graph_py before dpctl is used, and before openvino"
         why = Missing(kind.name, reason, remedy)
-    there = "; ".join(f"{d.label}: {d.name} ({d.runtime})" for d in found if d.engine) or "none"
+    there = "; ".join(f"{d.label}: {d.name} ({d.runtime})" for d in known if d.engine) or "none"
     raise NoDeviceError(
         f"engine kind {kind.name}: no device to compile for and run on: {why.reason.rstrip('.')}. "
         f"Devices here: {there}. To do: {why.remedy}. Building, partitioning and diagrams need no "

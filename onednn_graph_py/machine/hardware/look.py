@@ -29,12 +29,12 @@ def described(kind: str, index: int, runtime: str) -> Device:
     of_host = replace(host(runtime), index=index)
     plain = of_host if kind == "cpu" else Device(kind, index, runtime, "")
     try:
-        made = engine(kind, index)
+        own = engine(kind, index)
         if runtime == "SYCL" and sycl_interop.missing() is None:
-            return from_dpctl(sycl_interop.get_device(made), index)
+            return from_dpctl(sycl_interop.get_device(own), index)
         if runtime == "OpenCL" and ocl_interop.missing() is None:
             pyopencl = importlib.import_module("pyopencl")
-            device = pyopencl.Device.from_int_ptr(ocl_interop.get_device(made))
+            device = pyopencl.Device.from_int_ptr(ocl_interop.get_device(own))
             return from_pyopencl(device, index)
     except ModuleNotFoundError:
         return plain
@@ -89,8 +89,8 @@ def looked(runtimes: Mapping[str, str]) -> Seen:
     devices: list[Device] = []
     failures: list[Failure] = []
 
-    def ask(step: str, function: Callable[..., Any], *given: Any) -> Any:
-        answer = process.call(function, *given, timeout=_PATIENCE)
+    def ask(step: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        answer = process.call(function, *arguments, timeout=_PATIENCE)
         if answer[0] != "returned":
             raise _Ended(f"{step}: {failure(answer, _PATIENCE, 'the process')}")
         return answer[1]

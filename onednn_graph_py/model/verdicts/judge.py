@@ -36,18 +36,18 @@ class Kept:
 
     def find(self, signature: str) -> Verdict | None:
         """Read the verdict on a partition; None if there is none that can be trusted."""
-        found = self._entries.find(signature)
-        return None if found is None else _verdict(found)
+        entry = self._entries.find(signature)
+        return None if entry is None else _verdict(entry)
 
     def keep(self, signature: str, verdict: Verdict) -> None:
         """Write a verdict for other processes, if the folder can be written to."""
         self._entries.keep(signature, asdict(verdict))
 
 
-def _verdict(found: dict[str, Any]) -> Verdict | None:
+def _verdict(entry: dict[str, Any]) -> Verdict | None:
     """Make a verdict of what a file holds, if each part has its type."""
-    parts: dict[str, Any] = {name: found.get(name) for name in _TYPES}
-    outcome = found.get("outcome")
+    parts: dict[str, Any] = {name: entry.get(name) for name in _TYPES}
+    outcome = entry.get("outcome")
     if outcome not in list(Outcome) or not all(
         isinstance(part, _TYPES[name]) for name, part in parts.items()
     ):
@@ -109,12 +109,12 @@ class Judge:
         if subject.threads not in self._kept:
             self._kept[subject.threads] = Kept(subject.threads, self._limits.reference)
         kept = self._kept[subject.threads]
-        found = kept.find(subject.signature)
-        if found is None:
-            found = self._judged(subject)
-            if not found.passing:
-                kept.keep(subject.signature, found)
-        return found
+        verdict = kept.find(subject.signature)
+        if verdict is None:
+            verdict = self._judged(subject)
+            if not verdict.passing:
+                kept.keep(subject.signature, verdict)
+        return verdict
 
     def _judged(self, subject: Subject) -> Verdict:
         began = time.monotonic()

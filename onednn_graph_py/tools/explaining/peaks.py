@@ -112,29 +112,33 @@ def _measured(threads: int) -> dict[str, Any]:
 
 def _kept(file: Path) -> dict[str, Any] | None:
     try:
-        found = load(file)
-        rates = {k: float(found["operations"][k]) for k in PEAK_TYPES if k in found["operations"]}
-        made = {"operations": rates, "bandwidth": float(found["bandwidth"]), "how": found["how"]}
+        stored = load(file)
+        rates = {k: float(stored["operations"][k]) for k in PEAK_TYPES if k in stored["operations"]}
+        measured = {
+            "operations": rates,
+            "bandwidth": float(stored["bandwidth"]),
+            "how": stored["how"],
+        }
     except (ArithmeticError, ValueError, TypeError, KeyError):
         return None
-    fine = all(0 < rate < math.inf for rate in [*rates.values(), made["bandwidth"]])
-    return made if fine and rates and isinstance(made["how"], str) else None
+    fine = all(0 < rate < math.inf for rate in [*rates.values(), measured["bandwidth"]])
+    return measured if fine and rates and isinstance(measured["how"], str) else None
 
 
 @cache
 def _machine(threads: int, file: Path) -> Machine:
     linked = version()
-    found = _kept(file)
-    if found is None:
-        found = _measured(threads)
-        save(file, found)
+    rates = _kept(file)
+    if rates is None:
+        rates = _measured(threads)
+        save(file, rates)
     return Machine(
         processor(),
         _core.get_effective_cpu_isa().name,
         linked.cpu_runtime,
         linked.release,
         threads,
-        **found,
+        **rates,
     )
 
 
@@ -189,8 +193,8 @@ def timed(
     if not mine:
         return [None] * len(plan.steps), None, 0
     left = iter(s.median for s in mine)
-    made = [next(left) if s.runs else 0.0 for s in plan.steps]
-    return list(made), sum(made), mine[0].count
+    seconds_of = [next(left) if s.runs else 0.0 for s in plan.steps]
+    return list(seconds_of), sum(seconds_of), mine[0].count
 
 
 def raised(peaks: Machine, steps: Sequence[StepFacts]) -> Machine:

@@ -139,13 +139,13 @@ def _statuses(
     partitions: Sequence[_core.partition], numbers: dict[int, int]
 ) -> list[tuple[Status, list[int]]]:
     """Return partitions as groups of ops by index, without partitions that have no drawn op."""
-    made: list[tuple[Status, list[int]]] = []
+    groups: list[tuple[Status, list[int]]] = []
     for partition in partitions:
         members = [numbers[i] for i in partition.get_ops() if i in numbers]
         if members:
             status: Status = "oneDNN" if partition.is_supported() else "unsupported"
-            made.append((status, members))
-    return made
+            groups.append((status, members))
+    return groups
 
 
 def graph_of_builder(builder: GraphBuilder) -> Graph:
@@ -202,10 +202,10 @@ def graph_of_mirror(graph: _core.graph) -> Graph:
     for o in every:
         for lt in (*o.get_inputs(), *o.get_outputs()):
             tensors.setdefault(lt.get_id(), lt)
-    made = {lt.get_id() for o in ops for lt in o.get_outputs()}
+    results = {lt.get_id() for o in ops for lt in o.get_outputs()}
     read = {lt.get_id() for o in ops for lt in o.get_inputs()}
     ended = {lt.get_id() for o in every if o.get_kind().name == "End" for lt in o.get_inputs()}
-    sources = [i for i in tensors if i not in made]
+    sources = [i for i in tensors if i not in results]
     constant = _core.logical_tensor.property_type.constant
     constants = {
         i: _bytes(tensors[i]) for i in sources if tensors[i].get_property_type() == constant
@@ -223,7 +223,7 @@ def graph_of_mirror(graph: _core.graph) -> Graph:
         ],
         _statuses(partitions, numbers),
         {i: f"tensor {i}" for i in sources if i not in constants},
-        [(f"tensor {i}", i) for i in tensors if i in ended or (i in made and i not in read)],
+        [(f"tensor {i}", i) for i in tensors if i in ended or (i in results and i not in read)],
         constants,
         {i: tensor_of(lt) for i, lt in tensors.items()},
         notes=notes,
@@ -248,11 +248,11 @@ def tensors_of_plan(builder: GraphBuilder, plan: Plan) -> dict[int, Sized]:
         if node.kind == "Dequantize" and node.inputs[0].id in shapes:
             # Each reader has its own copy, whose shape is its input's.
             shapes.setdefault(node.outputs[0].id, shapes[node.inputs[0].id])
-    made = {}
+    tensors = {}
     for value in values:
         declared = tensor_of_value(value)
         shape = shapes.get(value.id, declared.shape)
-        made[value.id] = sized(value.dtype, shape, declared.layout)
+        tensors[value.id] = sized(value.dtype, shape, declared.layout)
     # What oneDNN lacks the data type for is described in bytes.
     foreign = {v.id for v in values if v.dtype in HOST_DTYPES}
     steps = (lt for s in plan.steps for lt in (*s.inputs, *s.outputs))
@@ -260,11 +260,11 @@ def tensors_of_plan(builder: GraphBuilder, plan: Plan) -> dict[int, Sized]:
         if lt.get_id() in foreign:
             continue
         tensor = tensor_of(lt)
-        made[lt.get_id()] = sized(tensor.dtype, tensor.shape, tensor.layout)
+        tensors[lt.get_id()] = sized(tensor.dtype, tensor.shape, tensor.layout)
         if tensor.layout == "opaque":
             with contextlib.suppress(OneDNNError):
-                made[lt.get_id()] = tensor, lt.get_mem_size()
-    return made
+                tensors[lt.get_id()] = tensor, lt.get_mem_size()
+    return tensors
 
 
 def graph_of_model(model: CompiledGraph, shapes: Sequence[Sequence[int]] = ()) -> Graph:

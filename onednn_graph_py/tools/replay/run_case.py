@@ -103,15 +103,15 @@ def _verify(
     values = builder.outputs
     names = {v.id: name for name, v in values.items()}
     actual = {v.id: a for v, a in zip(values.values(), outputs, strict=True)}
-    found = Expected(builder, inputs, options.seed).compare(actual, names)
-    result.error, result.share = found.max_error, found.share
-    if found.ok:
+    verification = Expected(builder, inputs, options.seed).compare(actual, names)
+    result.error, result.share = verification.max_error, verification.share
+    if verification.ok:
         result.verdict = Verdict.PASSED
         return
     if options.bisect:
         first = first_divergence(builder, inputs, options.seed, known_defects=options.known_defects)
         result.diverges = str(first or "each op is right if the graph ends with it")
-    raise Ended(Verdict.WRONG, "; ".join(str(o) for o in found.outputs if not o.ok))
+    raise Ended(Verdict.WRONG, "; ".join(str(o) for o in verification.outputs if not o.ok))
 
 
 def replay(

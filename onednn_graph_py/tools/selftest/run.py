@@ -67,7 +67,7 @@ class _Asker:
             several, draw, list(seeds), self.threads, list(known), self.timed, timeout=limit
         )
         answers: list[Answer] = what if how == "returned" else [Answer("crashed")] * len(seeds)
-        made: list[Answer] = []
+        results: list[Answer] = []
         for i, (answer, seed, steps) in enumerate(zip(answers, seeds, known, strict=True)):
             if answer.verdict not in _FINE:
                 alone = self._alone(draw, seed, steps)
@@ -75,10 +75,12 @@ class _Asker:
                     answer = alone
                 else:
                     answer = replace(answer, reason=f"behind {[*seeds[:i]]}: {answer.reason}")
-            made.append(answer)
-        if how == "ended" and all(a.verdict in _FINE for a in made):
-            made[-1] = replace(made[-1], verdict="crashed", reason=f"{[*seeds]}: {ending(what)}")
-        return made
+            results.append(answer)
+        if how == "ended" and all(a.verdict in _FINE for a in results):
+            results[-1] = replace(
+                results[-1], verdict="crashed", reason=f"{[*seeds]}: {ending(what)}"
+            )
+        return results
 
     def _alone(self, draw: Family, seed: int, known: Sequence[str] | None) -> Answer:
         asked = (tested, draw, seed, self.threads, known)
@@ -86,21 +88,21 @@ class _Asker:
 
     def ask(self, draw: Family, seeds: Sequence[int]) -> list[tuple[Answer, Answer | None]]:
         """Judge each graph as compiled by default; if right or refused, as oneDNN fuses it too."""
-        given = self._each(draw, seeds, [None] * len(seeds))
-        fine = [i for i, a in enumerate(given) if a.verdict in _FINE]
+        default = self._each(draw, seeds, [None] * len(seeds))
+        fine = [i for i, a in enumerate(default) if a.verdict in _FINE]
         plain: dict[int, Answer] = {}
         if fine and self.timed:
-            found = self._each(draw, [seeds[i] for i in fine], [given[i].steps for i in fine])
-            plain = dict(zip(fine, found, strict=True))
-        return [(a, plain.get(i)) for i, a in enumerate(given)]
+            others = self._each(draw, [seeds[i] for i in fine], [default[i].steps for i in fine])
+            plain = dict(zip(fine, others, strict=True))
+        return [(a, plain.get(i)) for i, a in enumerate(default)]
 
 
 def _add(report: Report, family: str, seed: int, answer: Answer, plain: Answer | None) -> None:
     """Add the answers about a case to the report."""
     report.counts[family].add(answer, plain)
     if answer.verdict not in _FINE:
-        found = Finding(family, seed, answer.verdict, answer.reason, answer.steps)
-        report.findings.append(found)
+        finding = Finding(family, seed, answer.verdict, answer.reason, answer.steps)
+        report.findings.append(finding)
     elif answer.ratio is not None and answer.ratio > SLOW:
         report.slow.append(Slow(family, seed, answer.ratio, answer.steps))
 
@@ -166,19 +168,19 @@ _TRY = 20.0  # seconds for one graph of a finding
 
 def drawn(draw: Family, seed: int) -> str:
     """Draw a graph; return its JSON, with the sizes of its first call."""
-    made = draw(seed)
-    inputs = zip(made.builder.inputs, made.calls[0], strict=False)
+    drawing = draw(seed)
+    inputs = zip(drawing.builder.inputs, drawing.calls[0], strict=False)
     shapes = {v.id: array.shape for v, array in inputs}
-    whole = all(is_whole(v.shape or ()) for v in made.builder.inputs)
-    return to_json(made.builder if whole else rebuild(made.builder, shapes=shapes).builder)
+    whole = all(is_whole(v.shape or ()) for v in drawing.builder.inputs)
+    return to_json(drawing.builder if whole else rebuild(drawing.builder, shapes=shapes).builder)
 
 
 def model_trial(document: GraphDocument, seed: int) -> Outcome:
     """Try a graph in a model compiled by default, for `Shows`, which else tries bare partitions."""
     try:
         builder = to_builder(document)
-        made = Drawn(builder, [inputs_of(builder, seed)])
-        wrong = compared(made, compiled(made, None), seed)
+        case = Drawn(builder, [inputs_of(builder, seed)])
+        wrong = compared(case, compiled(case, None), seed)
     except OneDNNError as e:
         return Outcome("refused", str(e), (signature_of(e),))
     return Outcome("passed") if wrong is None else Outcome("mismatch", wrong, ("mismatch",))
@@ -195,13 +197,13 @@ def _reduced(finding: Finding, whole: str, seconds: float, trial: Trial) -> None
             return time.monotonic() < until and shows(smaller)
 
         try:
-            made = shrink(document, shown)
+            smallest = shrink(document, shown)
         except InvalidArgumentsError:
             finding.told = f"its file alone does not show it: {shows.outcome(document)}"
             return
-        finding.graph = to_json(made)
-        finding.told = " + ".join(op.kind for op in made.graph)
-        finding.reason = shows.outcome(made).reason or finding.reason
+        finding.graph = to_json(smallest)
+        finding.told = " + ".join(op.kind for op in smallest.graph)
+        finding.reason = shows.outcome(smallest).reason or finding.reason
 
 
 def _in_turn(findings: Sequence[Finding]) -> list[Finding]:

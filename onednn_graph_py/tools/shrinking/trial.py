@@ -137,9 +137,9 @@ class _Trial:
         actual: dict[int, Array] = {}
         exact: dict[int, Array] = {}
         if run:
-            given = [arrays[id] for id in self.document.inputs()]
+            inputs = [arrays[id] for id in self.document.inputs()]
             try:
-                exact = reference_values(self.builder, given)
+                exact = reference_values(self.builder, inputs)
             except OneDNNError as e:
                 raise _Ended(Outcome("failed", f"the reference can't compute it: {e}")) from None
         left = self.partitions
@@ -154,7 +154,7 @@ class _Trial:
             left = [p for p in left if p not in ready]
         if run:
             names = {v.id: f"tensor {id}" for id, v in self.values.items()}
-            checked = Expected(self.builder, given, self.seed).compare(actual, names)
+            checked = Expected(self.builder, inputs, self.seed).compare(actual, names)
             wrong = [check for check in checked.outputs if not check.ok]
             if wrong:
                 return Outcome("mismatch", str(wrong[0]), ("mismatch",))
@@ -168,10 +168,10 @@ class _Trial:
         if free is not None and needed > free * _MEMORY_SHARE:
             raise _Ended(Outcome("too large", f"it takes about {gib_text(needed)}"))
         try:
-            made = fill_inputs(self.builder, self.seed)
+            inputs = fill_inputs(self.builder, self.seed)
         except OneDNNError as e:
             raise _failed(e) from None
-        return dict(zip(self.document.inputs(), made, strict=True))
+        return dict(zip(self.document.inputs(), inputs, strict=True))
 
     def _can_run(self, partition: _core.partition, arrays: dict[int, Array]) -> bool:
         return all(lt.get_id() in arrays for lt in partition.get_input_ports())
@@ -192,18 +192,18 @@ class _Trial:
         if not partition.is_supported():
             self.unsupported += [op for op in members if op.kind != "End"]
             return {id: exact[self.values[id].id] for id in outputs} if run else {}
-        taken = [self._described(lt.get_id()) for lt in partition.get_input_ports()]
-        made = [self._described(id) for id in outputs]
+        inputs = [self._described(lt.get_id()) for lt in partition.get_input_ports()]
+        described = [self._described(id) for id in outputs]
         try:
-            compiled = partition.compile(taken, made, self.engine)
+            compiled = partition.compile(inputs, described, self.engine)
             if not run:
                 return {}
-            sources = [self._memory(lt) for lt in taken]
-            for memory, lt in zip(sources, taken, strict=True):
+            sources = [self._memory(lt) for lt in inputs]
+            for memory, lt in zip(sources, inputs, strict=True):
                 memory.fill(arrays[lt.get_id()])
-            results = [self._memory(lt) for lt in made]
-            given = [memory.tensor for memory in sources]
-            compiled.execute(self.stream, given, [memory.tensor for memory in results])
+            results = [self._memory(lt) for lt in described]
+            read = [memory.tensor for memory in sources]
+            compiled.execute(self.stream, read, [memory.tensor for memory in results])
             self.stream.wait()
         except OneDNNError as e:
             raise _failed(e) from None
