@@ -10,7 +10,7 @@ from typing import Any
 
 from ... import _core
 from ..._core import engine
-from ...base import ocl_interop, sycl_interop
+from ...base import sycl_interop
 from ...base.processes import Isolated, failure, quiet
 from .device import Device
 from .facts import from_dpctl, from_pyopencl, host
@@ -32,9 +32,9 @@ def described(kind: str, index: int, runtime: str) -> Device:
         own = engine(kind, index)
         if runtime == "SYCL" and sycl_interop.missing() is None:
             return from_dpctl(sycl_interop.get_device(own), index)
-        if runtime == "OpenCL" and ocl_interop.missing() is None:
+        if runtime == "OpenCL":
             pyopencl = importlib.import_module("pyopencl")
-            device = pyopencl.Device.from_int_ptr(ocl_interop.get_device(own))
+            device = pyopencl.Device.from_int_ptr(_core._ocl.get_device(own))
             return from_pyopencl(device, index)
     except ModuleNotFoundError:
         return plain

@@ -8,13 +8,13 @@ import threading
 import time
 import warnings
 from dataclasses import asdict
+from importlib import import_module
 from typing import Any
 
 from ... import _core
 from ...base.processes import MODELS, Isolated, failure, instructions, quiet
 from ...machine.constant_cache import DEFAULT_CAPACITY
 from ...machine.store import Entries, machine
-from .examine import examine
 from .subject import Subject
 from .verdict import Limits, Outcome, Verdict
 
@@ -66,10 +66,14 @@ def _environment() -> dict[str, str]:
     }
 
 
+_EXAMINING = f"{__package__}.examine"  # a module that only the helper process imports
+
+
 def _examined(subject: Subject, limits: Limits) -> Verdict:
     """Judge a partition in a fork of the helper process."""
     _core.set_constant_tensor_cache_capacity("cpu", DEFAULT_CAPACITY)
-    return examine(subject, limits)
+    verdict: Verdict = import_module(_EXAMINING).examine(subject, limits)
+    return verdict
 
 
 class Judge:
@@ -86,7 +90,7 @@ class Judge:
     def __init__(self, *, reference: float = 1.0, timeout: float = 60.0) -> None:
         self._limits = Limits(reference)
         self._timeout = timeout
-        self._helper = Isolated(*MODELS, environment=_environment())
+        self._helper = Isolated(*MODELS, _EXAMINING, environment=_environment())
         self._kept: dict[int, Kept] = {}
         self._known: dict[tuple[int, str], Verdict] = {}
         self._broken = ""
