@@ -347,7 +347,7 @@ def _told(reason: str) -> str:
     if reason.startswith(("a data type", "onnx does not", "oneDNN refuses it: there is no data")):
         return ""
     if reason.startswith("oneDNN has no coordinates"):
-        return "it takes other elements than half_pixel does"
+        return "it crops, or aligns corners of a size that a factor does not make"
     return re.sub(", not [a-z0-9_]+$", "", reason)
 
 
@@ -367,9 +367,9 @@ function of NumPy's between oneDNN's partitions, on whole numbers and booleans, 
 
 Ops that compare may turn NaN into a number: Relu, Clip, HardSigmoid, Exp, Max, Min, ReduceMax,
 ReduceMin and MaxPool. In Softmax and LogSoftmax NaN stays NaN, but does not spread to its row.
-Infinities give what ONNX says, with three exceptions: Gelu gives NaN, a window of MaxPool that has
-only -inf gives the smallest finite number, and PRelu differs with infinite slopes. NaN is the
-largest and the smallest number of ArgMax and ArgMin.
+Infinities give what ONNX says, with four exceptions: Gelu gives NaN, a window of MaxPool that has
+only -inf gives the smallest finite number, PRelu differs with infinite slopes, and Resize as
+MatMul makes its row NaN. NaN is the largest and the smallest number of ArgMax and ArgMin.
 
 Before oneDNN 3.9 Gelu by tanh runs as other ops, and so does RMSNormalization before 3.11. Before
 3.8 Where needs known dims, unless the condition has the shape of what it chooses.
