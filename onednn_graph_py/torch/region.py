@@ -6,10 +6,12 @@ import warnings
 from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import fx
 
 from ..base.errors import OneDNNError, UnimplementedError
+from ..frontends.lowering import FLOATS
 from ..model.building.builder import GraphBuilder
 from ..model.building.value import Value
 from ..model.running.model import CompiledGraph
@@ -89,7 +91,7 @@ class Region:
         for i, node in enumerate(self.outputs):
             value: Value = values[node]
             if value.producer is None or any(value is v for v in outputs.values()):
-                value = b.reorder(value)  # an output is made by an op, and is an output once
+                value = _copied(b, value)  # an output is made by an op, and is an output once
             outputs[f"{i}_{node.name}"] = value
         b.output(**outputs)
         return b
@@ -168,6 +170,14 @@ class Region:
             graph.output(results[0] if len(results) == 1 else tuple(results))
             self._eager = fx.GraphModule(root, graph)
         return self._eager
+
+
+def _copied(b: GraphBuilder, value: Value) -> Value:
+    """Return a copy of a value, by oneDNN if it copies the type."""
+    if value.dtype in FLOATS:
+        return b.reorder(value)
+    made: Value = b.call(np.copy, value, outputs=[(value.shape or (), value.dtype)])
+    return made
 
 
 class _Watched(dict[fx.Node, torch.Tensor]):

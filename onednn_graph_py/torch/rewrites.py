@@ -18,8 +18,55 @@ def rewritten(graph: fx.Graph, activations: Activations = "exact") -> fx.Graph:
     for node in list(graph.nodes):
         _padding(graph, node)
         _repeated_heads(node)
+    for node in reversed(list(graph.nodes)):
+        _gelu(graph, node)
     graph.eliminate_dead_code()
     return graph
+
+
+def _gelu(graph: fx.Graph, node: fx.Node) -> None:
+    """Take a GELU that is written as x * (1 + erf(x / sqrt(2))) / 2, in any order, for the op."""
+    if not is_call(node, aten.mul.Tensor, aten.div.Tensor):
+        return
+    number, factors = _factors(node)
+    if len(factors) != 2:
+        return
+    for x, other in (factors, factors[::-1]):
+        if not is_call(other, aten.add.Tensor) or other.args[1] != 1 or other.kwargs:
+            continue
+        erf = other.args[0]
+        if not is_call(erf, aten.erf.default):
+            continue
+        scale, inner = _factors(erf.args[0])
+        if inner != [x] or abs(scale - 0.5**0.5) > 1e-6:
+            continue
+        with graph.inserting_before(node):
+            made = graph.call_function(aten.gelu.default, (x,))
+            made.meta = dict(node.meta)
+            if number != 0.5:
+                made = graph.call_function(aten.mul.Tensor, (made, 2 * number))
+                made.meta = dict(node.meta)
+        node.replace_all_uses_with(made)
+        return
+
+
+def _factors(product: fx.Node) -> tuple[float, list[fx.Node]]:
+    """Return the number and the tensors that a product which nothing else reads is of."""
+    number, factors = 1.0, []
+    rest: list[Any] = [product]
+    while rest:
+        factor = rest.pop()
+        own = factor is product or (isinstance(factor, fx.Node) and len(factor.users) == 1)
+        if isinstance(factor, (int, float)):
+            number *= factor
+        elif own and is_call(factor, aten.mul.Tensor):
+            rest.extend(factor.args)
+        elif own and is_call(factor, aten.div.Tensor) and isinstance(factor.args[1], (int, float)):
+            number /= factor.args[1] or float("nan")
+            rest.append(factor.args[0])
+        else:
+            factors.append(factor)
+    return number, factors
 
 
 def _padding(graph: fx.Graph, node: fx.Node) -> None:

@@ -47,7 +47,7 @@ UNIT = {torch.float32: 2.0**-24, torch.bfloat16: 2.0**-8}
 """The largest relative error of one rounding."""
 
 FUNCTIONS = """
-    relu mish hardswish hardsigmoid hardtanh relu6 gelu silu elu leaky_relu linear
+    relu mish hardswish hardsigmoid hardtanh relu6 gelu silu elu celu leaky_relu linear
     conv_transpose1d scaled_dot_product_attention layer_norm rms_norm group_norm instance_norm
     batch_norm max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d
     adaptive_avg_pool1d adaptive_avg_pool2d
@@ -60,6 +60,7 @@ NAMES = """
 OPS = {
     **{f"nn.functional.{name}": f"{name}.default" for name in FUNCTIONS.split()},
     **{name: f"{name}.default" for name in NAMES.split()},
+    "nn.functional.selu": "elu.default",
     "nn.functional.prelu": "_prelu_kernel.default",
     "nn.functional.logsigmoid": "log_sigmoid_forward.default",
     "add": "add.Tensor",
@@ -576,13 +577,19 @@ DYNAMIC = {
     "softmax": lambda x: x.softmax(-1),
     "layer_norm": lambda x: F.layer_norm(x, (24,)),
     "mean": lambda x: x.mean(1),
+    "masks": lambda x: [(x > 0).clone(), torch.where((x > 0.3).clone(), x, x.exp())],
 }
 ONCE_DIVIDED = {
+    "selu": lambda x: F.celu(F.selu(x), 0.7),
     "rows_and_heads": lambda x: (
         x.view(-1, 2, 3, 4).permute(0, 2, 1, 3).reshape(x.shape[0] * 3, 8) + 1
     ),
     "batch_norm": lambda x: F.batch_norm(x, numbers(24) + 1, numbers(24) ** 2, None, numbers(24)),
     "roll": lambda x: x.roll((5, -1), (1, 0)) * 2,
+    "gelu": lambda x: [
+        x * 0.5 * (1 + torch.erf(x / 2**0.5)),
+        0.7 * ((torch.erf(x * 0.5**0.5) + 1) * x) * x.exp(),
+    ],
     "glu": lambda x: F.glu(x.view(-1, 4, 6), 1),
     "addcmul": lambda x: torch.addcmul(x, x.sum(), x[:, :1].sum(1, keepdim=True), value=0.5),
     "addcdiv": lambda x: torch.addcdiv(x, x.abs().amax(), x.exp(), value=-2),

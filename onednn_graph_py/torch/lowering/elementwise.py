@@ -14,10 +14,10 @@ from .table import Lowering, NotLowered, lowers
 aten = torch.ops.aten
 
 
-def _elu(at: Lowering, x: Value, alpha: float, scale: float, input_scale: float) -> Value:
-    if scale != 1 or input_scale != 1:
-        raise NotLowered("oneDNN's Elu has no scale")
-    return at.b.elu(x, alpha=float(alpha))
+def _elu(at: Lowering, x: Value, alpha: float, scale: float, inner: float) -> Value:
+    if not inner > 0:
+        raise NotLowered("the scale of the input must be positive")
+    return at.times(at.b.elu(at.times(x, inner), alpha=float(alpha * inner)), scale / inner)
 
 
 def _softplus(at: Lowering, x: Value, beta: float, threshold: float) -> Value:
@@ -43,6 +43,7 @@ def _method(name: str) -> Callable[[Lowering, Value], Value]:
 
 _ROWS: dict[Any, Callable[..., Any]] = {
     **{getattr(aten, name).default: _method(method) for method, name, _ in ELEMENTWISE},
+    aten.celu.default: lambda at, x, alpha: _elu(at, x, alpha, 1, 1 / alpha),
     aten.clamp_max.default: lambda at, x, most: clamp(at, x, None, most),
     aten.elu.default: _elu,
     aten.hardsigmoid.default: lambda at, x: at.b.hard_sigmoid(x, alpha=1 / 6, beta=0.5),
