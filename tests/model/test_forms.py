@@ -15,6 +15,7 @@ from onednn_graph_py.model.planning.forms import always_in_forms
 from onednn_graph_py.model.rewriting.forms import FORMS
 from onednn_graph_py.safety.speed import (
     masked_attention,
+    product_of_integers,
     product_of_some_rows,
     query_blocks,
     row_by_large_matrix,
@@ -130,6 +131,20 @@ def test_what_is_no_product_of_rows_stays(everywhere):
     assert model.verify()
 
 
+def test_many_rows_of_many_terms_stay_a_product_beside_others(everywhere):
+    """On AVX2 their convolution is slow; the product before, of few terms, takes the form."""
+    up, down = noise(1, 24, 4104), noise(2, 4104, 10)
+    for rows, left in ((64, 0), (67, 1)):
+        b = og.GraphBuilder()
+        b.output((b.input((rows, 24)) @ b.constant(up)).relu() @ b.constant(down))
+        model = b.compile()
+        assert sum("MatMul" in ops for ops in kinds(model)) == left
+        assert sum("Convolution" in ops for ops in kinds(model)) == 2 - left
+        x = noise(rows, rows, 24)
+        exact = np.maximum(x.astype(np.float64) @ up, 0) @ down
+        np.testing.assert_allclose(model(x), exact, atol=24 * 4104 * tolerance(4104))
+
+
 def test_a_form_that_does_not_run_is_not_taken(everywhere, monkeypatch):
     add_group = forms.add_group
 
@@ -181,11 +196,14 @@ def test_a_product_of_one_row_is_a_convolution_of_one_window(everywhere, shape, 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("channels", [1, 56])
 @pytest.mark.parametrize(("dtype", "zero"), [("s8", 0), ("u8", 7)])
-def test_a_row_of_integers_is_one_window_too(everywhere, dtype, zero, channels, transposed):
+@pytest.mark.parametrize("shape", [(1, 128), (9, 104), (1, 5, 104)])
+def test_rows_of_integers_are_windows_too(everywhere, shape, dtype, zero, channels, transposed):
+    """Sums are exact, so that what reads more than a number runs by itself with equal bits."""
     integers = np.random.default_rng(6)
-    weights = integers.integers(-60, 60, (128, 56)).astype(np.int8)
-    x = integers.integers(0, 120, (1, 128)).astype(np.uint8 if dtype == "u8" else np.int8)
+    weights = integers.integers(-60, 60, (shape[-1], 56)).astype(np.int8)
+    x = integers.integers(0, 120, shape).astype(np.uint8 if dtype == "u8" else np.int8)
     scales, factor = np.abs(noise(7, channels)) + 0.5, noise(8, 1, 1)
+    by_row, by_column = noise(9, *shape[:-1], 1), noise(10, 56)
     b = og.GraphBuilder()
     rows, number = b.input(x.shape, dtype), b.input(factor.shape)
     matrix = b.constant(np.ascontiguousarray(weights.T) if transposed else weights, "s8")
@@ -196,14 +214,17 @@ def test_a_row_of_integers_is_one_window_too(everywhere, dtype, zero, channels, 
         axis=0 if transposed else 1,
     )
     rows = rows.dequantize(scales=[0.25], zps=[zero], qtype="per_tensor")
-    b.output(rows.matmul(matrix, transpose_b=transposed) * number)
+    y = rows.matmul(matrix, transpose_b=transposed) * number
+    b.output(y=y, z=(y * b.constant(by_row) + b.constant(by_column)).relu())
     model = b.compile()
     # Without VNNI sums of a convolution of s8 saturate, so the product stays.
     written = dtype == "u8" or current().has("vnni")
     assert ("Convolution" if written else "MatMul") in str(kinds(model))
     exact = (x.astype(np.float64) - zero) * 0.25 @ (weights * scales.astype(np.float64)) * factor
-    limit = np.abs(exact).max() * tolerance(128)
-    np.testing.assert_allclose(model(x, factor), exact, atol=limit)
+    limit = np.abs(exact).max() * tolerance(shape[-1])
+    found = model(x, factor)
+    np.testing.assert_allclose(found[0], exact, atol=limit)
+    np.testing.assert_allclose(found[1], np.maximum(exact * by_row + by_column, 0), atol=limit)
 
 
 def test_products_of_one_row_in_one_group_are_windows(everywhere):
@@ -295,6 +316,25 @@ def test_the_row_of_rows_is_about_large_constants():
         assert (row is not None) == faster
 
 
+def test_the_row_of_integers_is_about_some_rows_of_u8():
+    here = current()._replace(version=(3, 7), isa="avx2", runtime="OpenMP")
+
+    def found(shape, columns, dtype="u8", zero=0):
+        b = og.GraphBuilder()
+        one = {"qtype": "per_tensor", "scales": [1.0]}
+        weights = b.constant(np.zeros((shape[-1], columns), np.int8))
+        weights = weights.dequantize(zps=[zero], **one)
+        b.output(b.input(shape, dtype).dequantize(zps=[0], **one) @ weights)
+        return product_of_integers.find(group_of(b), here) is not None
+
+    assert found((2, 96), 88) and found((1, 64, 96), 88) and found((1, 96), 88)
+    assert not found((65, 96), 88) and not found((3, 5, 96), 88)  # many rows, several images
+    assert not found((2, 96), 85)  # few weights
+    assert not found((2, 96), 88, "s8") and not found((2, 96), 88, zero=3)
+    assert product_of_integers.is_in(here._replace(version=(3, 13)))
+    assert not product_of_integers.is_in(here._replace(isa="avx512_core"))
+
+
 # -- attention in blocks of queries
 
 
@@ -350,6 +390,24 @@ def test_attention_with_a_mask_runs_in_blocks_of_queries(name, queries, keys):
     whole = b.compile(slow_fusions="run")
     assert len(kinds(whole)) < len(shown)
     np.testing.assert_allclose(found, whole(q, k, v), atol=64 * tolerance(24))
+
+
+@pytest.mark.parametrize(
+    ("heads", "queries", "threads", "in_blocks"),
+    [
+        (1, 255, 1, False),
+        (1, 257, 1, True),
+        (1, 257, 2, False),
+        (9, 257, 2, True),
+        (1, 385, 2, True),
+    ],
+)
+def test_few_scores_a_thread_stay_whole(heads, queries, threads, in_blocks):
+    here = current(threads)._replace(version=(3, 7), isa="avx2", runtime="OpenMP")
+    b = og.GraphBuilder()
+    values = [b.input((1, heads, queries, 24)) for _ in range(3)]
+    b.output(blocks.sdpa(*values, mask=causal(queries, queries, 0)))
+    assert (masked_attention.find(group_of(b), here) is not None) == in_blocks
 
 
 def test_queries_without_keys_are_zero_in_blocks_too():
