@@ -126,6 +126,7 @@ def test_what_is_no_product_of_rows_stays(everywhere):
     x = b.input((2, 48, 5))
     b.output(x.matmul(b.constant(weights), transpose_a=True))  # columns
     b.output(b.input((2, 3, 5, 48)) @ b.constant(weights))  # a product for each of two dims
+    b.output(b.input((48,)) @ b.constant(weights))  # no row
     model = b.compile()
     assert {"MatMul"} == {kind for ops in kinds(model) for kind in ops}
     assert model.verify()

@@ -63,7 +63,8 @@ def _as_convolutions(ops: Ops, nodes: Sequence[Node], leaving: Collection[int]) 
     made = {n.outputs[0].id: n for n in nodes if n.kind == "Dequantize"}
     products = {p.node.id: p for n in nodes if (p := _product(n, made)) is not None}
     for id, product in list(products.items()):
-        if ops.shapes[product.x.id][-2] > _ROWS and ops.shapes[product.x.id][-1] >= _TERMS:
+        dims = ops.shapes[product.x.id]
+        if len(dims) > 1 and dims[-2] > _ROWS and dims[-1] >= _TERMS:
             del products[id]
     shapes = [ops.shapes[p.x.id] for p in products.values()]
     if not shapes or any(len(shape) not in (2, 3) for shape in shapes):
