@@ -86,6 +86,24 @@ def shifted_residual_of_transposed_convolution(
 
 
 @defect(
+    "oneDNN adds a residual wrongly to a transposed convolution of s8 that another op follows",
+    Needs({"Add"}, fused=True, beside={"ConvTranspose"}),
+    Where(until=(3, 8), has=("avx512", "vnni")),
+)
+def late_residual_of_transposed_convolution(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find strides, and a residual of the result's shape; a bias is part of the convolution."""
+    early = {o.outputs[0].id for o in group.ops if o.kind in ("ConvTranspose", "BiasAdd")}
+    shapes = (group.shape(op.outputs[0]), None)
+    return all(t.id not in early and group.shape(t) in shapes for t in op.inputs) and any(
+        (source := quantization_of(group, maker.inputs[0])) is not None
+        and source.inputs[0].dtype == "s8"
+        and max(maker.attr("strides")) > 1
+        for maker in group.ops
+        if maker.kind == "ConvTranspose"
+    )
+
+
+@defect(
     "oneDNN uses the first zero point for all channels",
     Needs(QUANTIZATION, fused=True, beside=PRODUCTS | _POOLS),
 )

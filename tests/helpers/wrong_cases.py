@@ -466,6 +466,15 @@ def transposed_with_residual(b, zero):
     b.output(y.quantize(dtype="s8", scales=[0.5], **PER_TENSOR))
 
 
+@written
+def transposed_before_residual(b, dtype="s8", strides=(2, 1), act="relu"):
+    x = b.input((2, 3, 5, 4), dtype).dequantize(scales=[2.0**-7], **PER_TENSOR)
+    w = b.constant(integers(3, 2, 6, 4)).dequantize(scales=[2.0**-4], **PER_TENSOR)
+    y = x.conv_transpose(w, **{**PLAIN, "strides": strides})
+    y = getattr(y, act)() if act else y
+    b.output(y + b.input(y.shape))
+
+
 def transposed_with_bias(b):
     y = b.conv_transpose(
         b.input((2, 4, 5, 4), "bf16"), b.input((3, 1, 3, 4), "bf16"), b.input((3,), "bf16"),
@@ -1134,6 +1143,20 @@ ROWS = {
         where=(before(VNNI), before(BF16)),
         elsewhere=(VNNI, before(F16), before(AMX), OLD),
         hidden="By oneDNN's sources it does not show on a CPU with AVX-VNNI, such as Zen 5.",
+    ),
+    "late_residual_of_transposed_convolution": Row(
+        (
+            transposed_before_residual(),
+            transposed_before_residual(act="sigmoid"),
+            transposed_before_residual(strides=(2, 3)),
+        ),
+        (
+            transposed_before_residual("u8"),
+            transposed_before_residual(strides=(1, 1)),
+            transposed_before_residual(act=None),
+        ),
+        where=(before(VNNI), before(BF16)),
+        elsewhere=(VNNI, before(AVX512), OLD),
     ),
     "residual_of_other_integers": Row(
         (narrow_sum("s8", "u8"), narrow_sum("u8", "s8")),
