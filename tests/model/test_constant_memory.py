@@ -102,7 +102,7 @@ def test_addresses_of_the_caller_are_not_hashed(tmp_path, monkeypatch):
 def test_scales_of_one_size_are_not_those_of_another(kind, order):
     """An operand for each sample is fused for one sample only, and scales are cached by id."""
     draw = np.random.default_rng(3)
-    w = draw.integers(-100, 100, (33, 17)).astype(np.int8)
+    w = draw.integers(-64, 65, (33, 17)).astype(np.int8)  # whose sums never saturate
     b = og.GraphBuilder()
     x, z = b.input((-1, 7, 33), "s8"), b.input((-1, 1, 17))
     product = b.dequantize(x, scales=[0.03125], zps=[0]) @ b.dequantize(
