@@ -1,6 +1,7 @@
 """What oneDNN gets wrong in attention: two products, and a SoftMax of the first one's result."""
 
 import math
+from functools import partial
 from itertools import pairwise
 
 from ..machine import Conditions
@@ -325,16 +326,25 @@ def gradient_of_attention_scores(group: Group, op: Op, conditions: Conditions) -
 
 
 @defect(
-    "oneDNN computes attention on strided inputs wrongly where batch equals sequence",
+    "oneDNN computes attention on strided inputs wrongly where batch equals sequence, or a batch "
+    "is as many heads long as all batches have",
     Needs(_MATMUL, fused=True, strided=True, beside=_SOFTMAX),
     Where(until=(3, 13), has=("avx512",)),
     Where((3, 11), (3, 13), has=("avx2",)),
 )
 def attention_on_strided_inputs(group: Group, op: Op, conditions: Conditions) -> Answer:
-    """Find strided inputs; with more heads than threads oneDNN is right again."""
-    for tensor in op.inputs:
-        dims = group.shape(tensor) or ()
-        if len(dims) > 2 and dims[0] == dims[-2] > 1 and not tensor.is_row_major:
+    """Find strided inputs; with more heads than threads oneDNN is right again.
+
+    Such are keys out of an array of keys and values by their second dim, in as many batches.
+    """
+    for tensor in map(partial(_source, group), op.inputs):
+        dims, strides = group.shape(tensor) or (), tensor.strides or ()
+        if len(dims) < 3 or tensor.is_row_major:
+            continue
+        if dims[0] == dims[-2] > 1:
+            return True
+        heads = strides[0] // max(strides[1], 1)
+        if len(dims) == 4 and min(dims[:2]) > 1 and heads == dims[0] * dims[1]:
             return True
     return False
 

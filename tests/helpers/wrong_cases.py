@@ -153,6 +153,14 @@ def attention_of_strided(b, batch):
 
 
 @written
+def attention_of_stacked(b, arrays):
+    """Keys and values, or more, in one array by its second dim."""
+    stacked = (arrays * 2 * 4 * 8, 32, 8, 1)
+    q, k, v = b.input((2, 2, 4, 8)), *(b.input((2, 2, 4, 8), strides=stacked) for _ in range(2))
+    b.output((q.matmul(k, transpose_b=True) / 8.0).softmax(axis=-1) @ v)
+
+
+@written
 def attention_of_values(b, size, tokens=16):
     q, k, v = (b.input((2, 4, tokens, n)) for n in (32, 32, size))
     b.output((q.matmul(k, transpose_b=True) / 8.0).softmax(axis=-1) @ v)
@@ -931,8 +939,8 @@ ROWS = {
         (gated_mlp("u4"),), (gated_mlp("s8"),), **ONLY_OLD
     ),
     "attention_on_strided_inputs": Row(
-        (attention_of_strided(2),),
-        (attention_of_strided(3),),
+        (attention_of_strided(2), attention_of_stacked(2)),
+        (attention_of_strided(3), attention_of_stacked(3)),
         where=(before(AVX512), before(AMX)),
         elsewhere=(OLD, AVX512, AMX),
     ),
