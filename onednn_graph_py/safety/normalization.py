@@ -5,7 +5,7 @@ import math
 from ..machine import Conditions
 from .calls import Op
 from .defect import APART, OUT_OF_BOUNDS, WRONG, Answer, Hit, Needs, Where, defect, unmeasured
-from .facts import aligned, operands
+from .facts import BINARY, aligned, operands
 from .group import Group
 
 __all__: list[str] = []
@@ -32,6 +32,23 @@ def sum_behind_layer_norm(group: Group, op: Op, conditions: Conditions) -> Answe
             before = group.producer(before.inputs[0])
         if before is not None and before.kind == "LayerNorm":
             return True
+    return False
+
+
+@defect(
+    "oneDNN reads another tensor after a SoftMax as if it lay in the order of SoftMax's source",
+    Needs(BINARY, fused=True, strided=True, beside={"SoftMax"}),
+)
+def operand_after_softmax_of_strided(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find one that has other dims than the last; into a row-major result oneDNN is right."""
+    if not group.follows(op, {"SoftMax"}):
+        return False
+    for source in (o.inputs[0] for o in group.ops if o.kind == "SoftMax"):
+        if group.producer(source) is None and not source.is_in_order:
+            for tensor in group.read(op):
+                shape = group.shape(tensor) or (2, 1)
+                if max(shape[:-1], default=1) > 1 and tensor.strides != source.strides:
+                    return True
     return False
 
 

@@ -153,6 +153,11 @@ def attention_of_strided(b, batch):
 
 
 @written
+def softmax_before_operand(b, operand, strides=(3, 18, 1), other=None):
+    b.output(b.input((6, 7, 3), strides=strides).softmax(axis=-1) + b.input(operand, strides=other))
+
+
+@written
 def attention_of_stacked(b, arrays):
     """Keys and values, or more, in one array by its second dim."""
     stacked = (arrays * 2 * 4 * 8, 32, 8, 1)
@@ -937,6 +942,17 @@ ROWS = {
     ),
     "four_bit_weights": Row(
         (gated_mlp("u4"),), (gated_mlp("s8"),), **ONLY_OLD
+    ),
+    "operand_after_softmax_of_strided": Row(
+        (softmax_before_operand((6, 7, 3)), softmax_before_operand((7, 1))),
+        (
+            softmax_before_operand((3,)),
+            softmax_before_operand((6, 7, 3), other=(3, 18, 1)),
+            softmax_before_operand((6, 7, 3), None),
+        ),
+        where=(OLD, NEW, OPENMP, AVX512, before(AMX), AMX),
+        elsewhere=(),
+        hidden="Into the row-major outputs of these programs oneDNN is right.",
     ),
     "attention_on_strided_inputs": Row(
         (attention_of_strided(2), attention_of_stacked(2)),
