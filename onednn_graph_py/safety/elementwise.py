@@ -184,7 +184,8 @@ def _starts_a_kernel(group: Group, op: Op) -> bool:
     """Whether an element-wise op has post-ops but is none, as a further op reads what it reads."""
     readers = [o for o in group.ops if any(t.id == op.inputs[0].id for t in o.inputs)]
     after = [o for o in group.ops if any(t.id == op.outputs[0].id for t in o.inputs)]
-    swish = op.kind == "Sigmoid" and len(readers) == 2 and after == readers[1:]
+    times = [o for o in after if o.kind == "Multiply"]
+    swish = op.kind == "Sigmoid" and len(readers) == 2 and times == after == readers[1:]
     return len(readers) > 1 and not swish and bool(after)
 
 
