@@ -9,6 +9,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from graphs import Counted
 from model_files import DAMAGED, refused, rewritten
 
 import onednn_graph_py as og
@@ -134,16 +135,10 @@ def test_a_further_size_of_a_loaded_model_compiles_each_form_once(tmp_path, monk
     made, compiled = [], []
     for m in (model, loaded):
         m.prepare((3, 20))
-        taken = []
-
-        def compile_group(*given, into=taken, compile_group=fates.compile_group):
-            into.append(given)
-            return compile_group(*given)
-
         with monkeypatch.context() as patched:
-            patched.setattr(fates, "compile_group", compile_group)
+            groups = Counted(patched, fates, "compile_group")
             made.append(m(noise(7, 20)))
-        compiled.append(len(taken))
+        compiled.append(groups.calls)
     np.testing.assert_array_equal(*made)
     # Both forms, and the last group again, whose result is the output.
     partitions = [s.ops for s in loaded.steps((7, 20)) if s.implementation == "oneDNN"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from graphs import Counted
 from model_files import DAMAGED, refused, rewritten
 
 import onednn_graph_py as og
@@ -193,17 +194,11 @@ def test_a_further_size_of_equal_layers_compiles_and_infers_each_form_once(tmp_p
     x = rows(7)
     counts = []
     for model in (wanted, external.compile([(3, 32)]), og.load(tmp_path / "m.og")):
-        taken = []
-
-        def compile_group(*given, into=taken, compile_group=fates.compile_group):
-            into.append(given)
-            return compile_group(*given)
-
         with monkeypatch.context() as patched:
-            patched.setattr(fates, "compile_group", compile_group)
+            groups = Counted(patched, fates, "compile_group")
             made = model(x)
         np.testing.assert_array_equal(made, wanted(x))
-        counts.append(len(taken))
+        counts.append(groups.calls)
     (program,) = wanted.report().programs
     assert counts[0] == counts[1] == counts[2] < program.partitions
     before = inference._inferred.cache_info().misses

@@ -70,6 +70,19 @@ unsanitized_memory = pytest.mark.skipif(
 )
 
 
+class Counted:
+    """Count the calls of a function of a module."""
+
+    def __init__(self, monkeypatch, module, name: str):
+        self.calls = 0
+        self._function = getattr(module, name)
+        monkeypatch.setattr(module, name, self)
+
+    def __call__(self, *args, **kwargs):
+        self.calls += 1
+        return self._function(*args, **kwargs)
+
+
 def since(major: int, minor: int):
     """Skip where the linked oneDNN is older."""
     return pytest.mark.skipif(

@@ -61,9 +61,15 @@ def packs(build):
 
 @pytest.fixture
 def packed(folder):
-    if largest_int8_weight() < 127:
+    if not packs(built):
+        assert largest_int8_weight() < 127  # with VNNI it packs them
+        pytest.skip("oneDNN reads weights of 8 bits as they are on this CPU")
+
+
+@pytest.fixture
+def packed_for_all_rows(packed):
+    if largest_int8_weight() < 127:  # few rows are convolutions then, which read them as they are
         pytest.skip("without VNNI the rows decide whether oneDNN packs weights of 8 bits")
-    assert packs(built)
 
 
 def at_rest(model):
@@ -96,7 +102,7 @@ def test_results_are_equal_to_the_bit(folder, build, keep, rests):
         np.testing.assert_array_equal(value.data, data)
 
 
-def test_new_shapes_pickles_and_a_release_read_what_rests(packed):
+def test_new_shapes_pickles_and_a_release_read_what_rests(packed_for_all_rows):
     model = built(-1).compile()
     for rows in (1, 4, 33):
         x = np.resize(X, (rows, INPUTS))
@@ -174,6 +180,8 @@ MEMORY = """
 @pytest.mark.parametrize("keep, least, most", [("auto", 0, 1.2), ("all", 1.9, 3)])
 def test_memory_is_that_of_the_weights_as_they_are_run(folder, packed, keep, least, most):
     """4-bit weights run in 8 bits, once for all numbers of tokens; activations take little."""
+    if largest_int8_weight() < 127:  # few rows read the weights as they are, in either case
+        least, most = 0, 1.2
     done = python(MEMORY.format(keep=keep), env={"ONEDNN_GRAPH_PY_CACHE": str(folder)})
     assert least < float(done.stdout) < most
 

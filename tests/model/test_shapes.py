@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from graphs import assert_sums_close, importing, python, random
+from graphs import Counted, assert_sums_close, importing, python, random
 
 import onednn_graph_py as og
 from onednn_graph_py.machine import constant_cache
@@ -75,19 +75,6 @@ def test_the_order_of_lengths_changes_nothing():
     back = [other(x) for x in reversed(arrays)][::-1]
     for a, b in zip(there, back, strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-class Counted:
-    """Count the calls of a function of a module."""
-
-    def __init__(self, monkeypatch, module, name: str):
-        self.calls = 0
-        self._function = getattr(module, name)
-        monkeypatch.setattr(module, name, self)
-
-    def __call__(self, *args, **kwargs):
-        self.calls += 1
-        return self._function(*args, **kwargs)
 
 
 def test_a_further_length_partitions_nothing_and_compiles_each_form_once(monkeypatch):
