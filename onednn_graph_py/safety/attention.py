@@ -367,13 +367,23 @@ def scattered_batches_of_attention(group: Group, op: Op, conditions: Conditions)
 
 
 @defect(
-    "oneDNN reads strided keys of one element wrongly where reshapes group queries, after it "
-    "compiled a product with a bias",
+    "oneDNN reads keys wrongly where reshapes group queries, after it read such keys with another "
+    "stride between heads",
     Needs({"StaticReshape"}, fused=True, strided=True, rank=5, beside=_SOFTMAX),
 )
-def strided_keys_of_one_element(group: Group, op: Op, conditions: Conditions) -> Answer:
+def strided_keys_of_grouped_queries(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find all keys but those without gaps, which have one stride between heads for their dims.
+
+    Each kernel is right, but the next one of these dims, strided or not, may get its primitive.
+    """
     source, shape = group.tensor(op.inputs[0]), group.shape(op.inputs[0]) or ()
-    return attention(group) and shape[-1:] == (1,) and not source.is_in_order
+    if not attention(group) or source.is_in_order or len(shape) != 4 or source.strides is None:
+        return False
+    if shape[-1] == 1:
+        return True
+    scores = [o for o in group.ops if o.kind == "MatMul" and not group.follows(o, _SOFTMAX)]
+    keys = any(o.inputs[1].id == op.outputs[0].id for o in scores)
+    return keys and shape[0] == 1 < shape[1] and source.strides[1] != shape[-1]
 
 
 @defect(

@@ -1017,10 +1017,13 @@ ROWS = {
         (unscaled_attention((1, 1, 16, 16), (256, 256, 16, 1)),),
         **ONLY_OLD,
     ),
-    "strided_keys_of_one_element": Row(
-        (grouped_attention(1, (102, 17, 1, 1)),),
-        (grouped_attention(1, (96, 16, 1, 1)), grouped_attention(8, (816, 136, 8, 1))),
-        hidden="It shows after a product of four dims with a bias of as many elements as keys.",
+    "strided_keys_of_grouped_queries": Row(
+        (grouped_attention(1, (102, 17, 1, 1)), grouped_attention(8, (816, 136, 8, 1))),
+        (
+            grouped_attention(1, (96, 16, 1, 1)),
+            grouped_attention(8, (768, 8, 48, 1)),  # the heads of a token after each other
+        ),
+        hidden="It shows after attention or a product of these dims with other strides.",
     ),
     "strided_operand_of_product": Row(
         (product_and_strided((2, 3), (2, 1, 7, 5), (35, 35, 1, 7)),),
