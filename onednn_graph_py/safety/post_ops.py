@@ -10,17 +10,16 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..machine import Conditions
-from ..ops.lookup import with_trait
 from ..ops.shapes.elementwise import same
 from ..ops.table import elementwise
 from .calls import Op, Tensor
-from .facts import BINARY, aligned
+from .facts import BINARY, DEQUANTIZES, aligned
 from .group import Group
 
 ELEMENTWISE = frozenset(row.kind for row in elementwise.ROWS if row.infer is same)
 """The kinds of ops that compute each element from one element of one tensor."""
 
-_OF_OPERANDS = with_trait("dequantizes") | {"StaticReshape"}
+_OF_OPERANDS = DEQUANTIZES | {"StaticReshape"}
 
 Wide = tuple[bool, ...]  # one bool for each dim: whether an operand varies along it
 
@@ -114,7 +113,8 @@ def _primitives(group: Group, conditions: Conditions) -> list[Primitive]:
     result = -1
     kept = _read_twice(group)
     for op in group.ops:
-        if op.kind in _OF_OPERANDS:
+        source = group.producer(op.inputs[0]) if op.kind == "TypeCast" else None
+        if op.kind in _OF_OPERANDS or (source is not None and source.kind in DEQUANTIZES):
             continue
         shape = group.shape(op.outputs[0])
         if shape is None or min(shape, default=1) < 0:

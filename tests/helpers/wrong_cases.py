@@ -392,6 +392,16 @@ def reshaped_mask(b, strides):
 
 
 @written
+def product_and_cast_operand(b, source, weights, operand):
+    """A product of integers in bf16, and an operand of integers."""
+    x, w, z = (
+        b.input(shape, "s8").dequantize(scales=[scale], **PER_TENSOR).type_cast(dtype="bf16")
+        for shape, scale in ((source, 2.0**-5), (weights, 2.0**-7), (operand, 2.0**-6))
+    )
+    b.output((x @ w + z).type_cast(dtype="f32").quantize(dtype="s8", scales=[0.0625], **PER_TENSOR))
+
+
+@written
 def product_of_batches(b, shape, strides, batch=(2,)):
     b.output(b.input((*batch, *shape[:-2], 3, shape[-2])) @ b.input(shape, strides=strides))
 
@@ -1313,8 +1323,10 @@ ROWS = {
             product((2, 3, 4, 8), (8, 16), (1, 3, 1, 16)),
             product((2, 3, 4, 8), (8, 16), (1, 1, 4, 16)),
             product((1, 3, 4, 8), (8, 16), (3, 1, 1)),
+            product_and_cast_operand((4, 7, 5), (5, 3), (7, 1)),
         ),
         (
+            product_and_cast_operand((4, 7, 5), (5, 3), (1,)),
             product((4, 8, 16), (16, 12), (4, 8, 1)),
             product((4, 8, 16), (16, 12), (1, 8, 12)),
             product((4, 8, 16), (16, 12), (12,)),
