@@ -250,7 +250,7 @@ def weights_behind_deep_padding(group: Group, op: Op, conditions: Conditions) ->
 
 @defect(
     "a gradient of weights over an empty batch whose tensors are not row-major",
-    Needs({"ConvolutionBackwardWeights"}),
+    Needs(_WEIGHTS_GRADIENTS),
     Where(sycl=False),
     effect=CRASH,
     remedy="leave it out: all of its elements are 0",

@@ -147,12 +147,16 @@ def planes_gradient(begin):
     return case(Op("ConvolutionBackwardWeights", inputs, made, {**attrs, **formats}))
 
 
-def batch_gradient(batch):
-    """That of weights over a batch of a size, whose gradient is strided."""
+def batch_gradient(batch, transposed=False):
+    """That of weights over a batch of a size, whose gradient, or source, is strided."""
     attrs = {"strides": [1], "pads_begin": [0], "pads_end": [0], "dilations": [1]}
-    formats = {"data_format": "NCX", "weights_format": "OIX", "weights_shape": [16, 3, 2]}
+    formats = {"data_format": "NCX", "weights_format": "IOX" if transposed else "OIX"}
     inputs = [t(0, (batch, 3, 6)), t(1, (batch, 16, 5), strides=(90, 1, 16))]
-    return case(Op("ConvolutionBackwardWeights", inputs, [t(2, (16, 3, 2))], {**attrs, **formats}))
+    if transposed:
+        inputs.reverse()
+    kind = f"Conv{'Transpose' if transposed else 'olution'}BackwardWeights"
+    every = {**attrs, **formats, "weights_shape": [16, 3, 2]}
+    return case(Op(kind, inputs, [t(2, (16, 3, 2))], every))
 
 
 def one_element(*strides):

@@ -216,6 +216,12 @@ def test_what_is_folded_into_a_product_that_another_op_reads(product, kind, is_r
     assert is_met("folded_beside_its_source", group, CONDITIONS[0]) == is_read
 
 
+@pytest.mark.parametrize("batch", [0, 2])
+def test_gradients_of_transposed_weights_over_nothing_crash_too(batch):
+    group = group_of(memory_cases.batch_gradient(batch, transposed=True))
+    assert is_met("weights_gradient_of_nothing", group, CONDITIONS[0]) == (batch == 0)
+
+
 @pytest.mark.parametrize(
     ("kinds", "last", "met"),
     [
