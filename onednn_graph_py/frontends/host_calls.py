@@ -1,5 +1,6 @@
 """NumPy functions for calls of torch that oneDNN has no ops for: host steps that need no torch."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -148,11 +149,11 @@ def _sampled(x: Array, grid: Array, mode: int = 0, pad: int = 0, align: bool = F
             inside = (index >= 0) & (index < size)
             rows.append((np.where(inside, index, 0).astype(np.int64), weight * inside))
         taps = [(n * size + index, w * weight) for n, w in taps for index, weight in rows]
-    flat = x.reshape(*x.shape[:2], -1)
-    made = np.zeros((*x.shape[:2], grid[0, ..., 0].size), x.dtype)
+    flat = x.reshape(*x.shape[:2], math.prod(x.shape[2:]))
+    made = np.zeros((*x.shape[:2], math.prod(grid.shape[1:-1])), x.dtype)
     for index, weight in taps:
-        each = np.take_along_axis(flat, index.reshape(len(x), 1, -1), 2)
-        weight = weight.reshape(len(x), 1, -1)
+        each = np.take_along_axis(flat, index.reshape(len(x), 1, made.shape[2]), 2)
+        weight = weight.reshape(len(x), 1, made.shape[2])
         made += np.where(weight == 0, 0, each) * weight
     return made.reshape(*x.shape[:2], *grid.shape[1:-1])
 

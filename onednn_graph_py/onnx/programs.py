@@ -21,6 +21,7 @@ from ..model.building.builder import GraphBuilder
 from ..model.planning.pace import Kept, Paces
 from .assembly import Assembly, Weights
 from .division import divided, first_island
+from .external import require_files
 from .islands import Misinferred
 from .options import Options
 from .program import Direct, Program, Run, island_of
@@ -140,6 +141,7 @@ class Programs:
 
     def _faster(self, shapes: tuple[Shape, ...], arrays: Sequence[Any] | None) -> Entry:
         """Make what runs inputs of these shapes, in oneDNN or by the rival."""
+        require_files(self.section.files)
         rival = self._rival
         kept = None if rival is None else rival.known(shapes)
         pace = None if kept is None else kept.pace

@@ -1,5 +1,6 @@
 """Calls that are replaced before a graph is divided, since oneDNN has an op for several of them."""
 
+import math
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ def _gelu(graph: fx.Graph, node: fx.Node) -> None:
     if not is_call(node, aten.mul.Tensor, aten.div.Tensor):
         return
     number, factors = _factors(node)
-    if len(factors) != 2:
+    if len(factors) != 2 or math.isnan(number):
         return
     for x, other in (factors, factors[::-1]):
         if not is_call(other, aten.add.Tensor) or other.args[1] != 1 or other.kwargs:
@@ -38,7 +39,8 @@ def _gelu(graph: fx.Graph, node: fx.Node) -> None:
         if not is_call(erf, aten.erf.default):
             continue
         scale, inner = _factors(erf.args[0])
-        if inner != [x] or abs(scale - 0.5**0.5) > 1e-6:
+        is_gelu = inner == [x] and abs(scale - 0.5**0.5) <= 1e-6
+        if not is_gelu or not x.meta["val"].is_floating_point():
             continue
         with graph.inserting_before(node):
             made = graph.call_function(aten.gelu.default, (x,))

@@ -205,10 +205,22 @@ def test_small_floats_are_rounded_once_where_they_are_known(kind, exact, element
 
 
 def test_nearest_elements_are_rounded_as_runtimes_do():
-    """(6 + 0.5) / 1.3 - 0.5 is 4.5 in f32, and above it in f64."""
+    """(6 + 0.5) / 1.3 - 0.5 is 4.5 in f32, and above it in f64; 2.3333333 * 3 is 7 in f32 only."""
     node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="nearest")
     model = made([node], {"x": (FLOAT, (2, 1, 7))}, ["y"], {"s": np.float32([1, 1, 1.3])}, 21)
     check(model, (floats(2, 1, 7),))
+    how = {"nearest_mode": "floor", "coordinate_transformation_mode": "half_pixel_symmetric"}
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="nearest", **how)
+    model = made([node], {"x": (FLOAT, (2, 1, 3))}, ["y"], {"s": np.float32([1, 1, 7 / 3])}, 19)
+    check(model, (floats(2, 1, 3),))
+
+
+@pytest.mark.parametrize("factors", [(2, 0.8), (0.6, 1.4)])
+def test_opset_10_takes_later_elements_where_images_become_smaller(factors):
+    node = helper.make_node("Resize", ["x", "s"], ["y"], mode="nearest")
+    scales = np.float32([1, 1, *factors])
+    model = made([node], {"x": (FLOAT, (2, 3, 7, 5))}, ["y"], {"s": scales}, 10)
+    check(model, (floats(2, 3, 7, 5),), fallback="error")
 
 
 @pytest.mark.parametrize("dims", [(1, 2, 4, 20), ("n", 2, "h", "w")])

@@ -205,6 +205,15 @@ def test_sampling_between_elements(mode, padding, align):
         torch.testing.assert_close(torch.from_numpy(got), function(x, grid), rtol=1e-4, atol=2e-5)
 
 
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_sampling_of_nothing(mode):
+    function = host.HOST["grid_sampler_2d"]
+    x, grid = np.ones((2, 3, 4, 5), np.float32), np.zeros((2, 6, 7, 2), np.float32)
+    assert function(x[:0], grid[:0], mode).shape == (0, 3, 6, 7)
+    assert function(x[:, :0], grid, mode).shape == (2, 0, 6, 7)
+    assert function(x, grid[:, :0], mode).shape == (2, 3, 0, 7)
+
+
 @pytest.mark.parametrize("order", [0, 0.5, 1, 2, torch.inf, -torch.inf])
 def test_norms(order):
     function = Calls(lambda x: torch.linalg.vector_norm(x, order, dim=(0, 2)))

@@ -613,6 +613,27 @@ def test_unknown_sizes(name):
     assert all(r.failure is None for r in report.regions), report
 
 
+@pytest.mark.parametrize(
+    ("function", "x"),
+    [
+        (lambda x: x * 0.5 * (1 + torch.erf(x / 2**0.5)), torch.arange(-3, 4)),
+        (lambda x: x / 0 * (1 + torch.erf(x / 2**0.5)), numbers(5)),
+        (lambda x: x * (1 + torch.erf(x / 0)), numbers(5)),
+    ],
+)
+def test_products_with_erf_that_are_no_gelu(function, x):
+    torch._dynamo.reset()
+    run = torch.compile(function, backend="onednn_graph", options={"min_ops": 1})
+    torch.testing.assert_close(run(x), function(x), equal_nan=True)
+
+
+def test_what_torch_refuses_raises_torch_s_error():
+    torch._dynamo.reset()
+    run = torch.compile(lambda x: F.celu(x, 0.0), backend="onednn_graph", options={"min_ops": 1})
+    with pytest.raises(RuntimeError, match="alpha"):
+        run(numbers(5))
+
+
 THROUGH_DYNAMO = [
     "nn.functional.gelu",
     "add",

@@ -38,7 +38,7 @@ def _places(how: str, before: int, after: int, scale: float) -> Array:
     if how == "align_corners":
         return to * (before - 1) / max(after - 1, 1)
     if how == "half_pixel_symmetric":
-        return before / 2 * (1 - after / (scale * before)) + centers
+        return before / 2 * (1 - after / (np.float32(scale) * before)) + (to + 0.5) / scale - 0.5
     if how == "tf_half_pixel_for_nn":
         return (to + 0.5) / scale
     raise NotLowered(f"oneDNN has no coordinates {how}")
@@ -153,6 +153,8 @@ def _resize(call: Call) -> Value:
         if -1 not in (size, new):
             scale = given or new / size
             wanted = _places(how, size, new, scale)
+            if old and mode == "nearest" and scale < 1:
+                wanted = np.ceil(wanted)  # as onnxruntime has it
             is_alike = is_alike and _is_alike(mode, wanted, rounding, size)
             # By what onnx says corners are those of images that a factor does not make.
             if how != "align_corners" or abs(scale * size - new) < 1e-4:

@@ -43,7 +43,7 @@ def _method(name: str) -> Callable[[Lowering, Value], Value]:
 
 _ROWS: dict[Any, Callable[..., Any]] = {
     **{getattr(aten, name).default: _method(method) for method, name, _ in ELEMENTWISE},
-    aten.celu.default: lambda at, x, alpha: _elu(at, x, alpha, 1, 1 / alpha),
+    aten.celu.default: lambda at, x, alpha: _elu(at, x, alpha, 1, 1 / alpha if alpha else 0),
     aten.clamp_max.default: lambda at, x, most: clamp(at, x, None, most),
     aten.elu.default: _elu,
     aten.hardsigmoid.default: lambda at, x: at.b.hard_sigmoid(x, alpha=1 / 6, beta=0.5),
