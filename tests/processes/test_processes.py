@@ -22,6 +22,7 @@ from onednn_graph_py.base.processes import (
     calling,
     ending,
     failure,
+    forks,
     import_path,
     quiet,
 )
@@ -175,6 +176,37 @@ def test_no_process_to_fork_from_is_told(monkeypatch):
         how, why = forks.call(processes_called.large, timeout=60)
     assert how == "raised"
     assert why.startswith("no process could be started: ")
+
+
+def test_a_process_that_does_not_start_in_time_is_killed(monkeypatch):
+    hanging = ("-c", "import time; time.sleep(600)")
+    monkeypatch.setattr(forks, "STARTUP", 0.2)
+    monkeypatch.setattr(forks, "calling", lambda module: hanging)
+    with Isolated() as process:
+        how, why = process.call(processes_called.large, timeout=60)
+        assert (how, why) == ("raised", "the process did not start: it took longer than 0.2 s")
+
+
+def test_a_start_that_was_interrupted_is_made_again(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with Isolated() as process:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(Process, "answer", interrupted)
+            process.start()
+        assert process.call(processes_called.seconds_asleep, 0, timeout=60) == ("returned", 0)
+
+
+def test_a_process_that_cannot_fork_says_why(monkeypatch, tmp_path):
+    (tmp_path / "no_forks.py").write_text(
+        "import os\ndef fork():\n    raise BlockingIOError('no more processes')\nos.fork = fork\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with Isolated("no_forks") as process:
+        how, why = process.call(processes_called.large, timeout=60)
+    assert how == "raised"
+    assert why.endswith("no more processes\n")
 
 
 # -- the current folder

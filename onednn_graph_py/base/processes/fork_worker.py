@@ -39,11 +39,11 @@ def _called(
         for name in modules:
             import_module(name)
         function, arguments = pickle.loads(packed)
+        reading, writing = Pipe(duplex=False)
+        parent = os.getpid()
+        pid = os.fork()
     except Exception:
         return "raised", traceback.format_exc()
-    reading, writing = Pipe(duplex=False)
-    parent = os.getpid()
-    pid = os.fork()
     if pid == 0:
         die_with_parent()
         if os.getppid() != parent:  # it has ended already

@@ -20,7 +20,7 @@ Answer = tuple[Literal["returned", "raised", "ended", "hang"], Any]
 """The outcome of a call, with the returned object, the text of an error, an exit status (negative
 for a signal) or None."""
 
-MODELS = ("numpy.random", f"{__name__.partition('.')[0]}.model.running.model")
+MODELS = ("numpy.ma", "numpy.random", f"{__name__.partition('.')[0]}.model.running.model")
 """The modules of calls that compile and run models, for `Isolated`."""
 
 
@@ -79,13 +79,13 @@ class Isolated:
             packed = pickle.dumps((function, arguments))
         except (pickle.PicklingError, AttributeError, TypeError) as e:
             raise InvalidArgumentsError(f"another process can't import it: {e}") from None
+        why, process = self.start(), self._process
+        if process is None:
+            return "raised", why
         answer: Answer
         try:
-            process = self._started()
             self._check_interrupted()
             answer = process.ask((import_path(module), self._modules, packed, timeout))
-        except OSError as e:
-            answer = "raised", f"no process could be started: {e}"
         except NoAnswer as e:
             answer = "ended", e.status
             self.close()
@@ -97,24 +97,25 @@ class Isolated:
 
     def start(self) -> str:
         """Start the process if it has not been started; return why it does not start, if so."""
+        if self._process is not None:
+            return ""
+        worker = calling(f"{__package__}.fork_worker")
         try:
-            self._started()
+            process = Process(*worker, environment=self._environment, keep_errors=True)
         except OSError as e:
             return f"no process could be started: {e}"
-        except NoAnswer as e:
-            self.close()
-            return f"the process did not start: {e}"
-        return ""
-
-    def _started(self) -> Process:
-        process = self._process
-        if process is None:
-            worker = calling(f"{__package__}.fork_worker")
-            process = Process(*worker, environment=self._environment, keep_errors=True)
-            self._process = process
+        self._process = process
+        try:
             self._check_interrupted()
             process.answer(STARTUP)
-        return process
+        except BaseException as e:
+            process.kill()
+            self.close()
+            self._check_interrupted()
+            if not isinstance(e, NoAnswer):
+                raise
+            return f"the process did not start: {e}"
+        return ""
 
     def _check_interrupted(self) -> None:
         if self._interrupted:
