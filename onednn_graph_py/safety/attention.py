@@ -1,7 +1,6 @@
 """What oneDNN gets wrong in attention: two products, and a SoftMax of the first one's result."""
 
 import math
-from functools import partial
 from itertools import pairwise
 
 from ..machine import Conditions
@@ -337,7 +336,7 @@ def attention_on_strided_inputs(group: Group, op: Op, conditions: Conditions) ->
 
     Such are keys out of an array of keys and values by their second dim, in as many batches.
     """
-    for tensor in map(partial(_source, group), op.inputs):
+    for tensor in (group.tensor(_source(group, t)) for t in op.inputs):
         dims, strides = group.shape(tensor) or (), tensor.strides or ()
         if len(dims) < 3 or tensor.is_row_major:
             continue

@@ -43,11 +43,12 @@ def operand_after_softmax_of_strided(group: Group, op: Op, conditions: Condition
     """Find one that has other dims than the last; into a row-major result oneDNN is right."""
     if not group.follows(op, {"SoftMax"}):
         return False
-    for source in (o.inputs[0] for o in group.ops if o.kind == "SoftMax"):
+    for source in (group.tensor(o.inputs[0]) for o in group.ops if o.kind == "SoftMax"):
         if group.producer(source) is None and not source.is_in_order:
-            for tensor in group.read(op):
-                shape = group.shape(tensor) or (2, 1)
-                if max(shape[:-1], default=1) > 1 and tensor.strides != source.strides:
+            for tensor in map(group.tensor, group.read(op)):
+                shape = group.shape(tensor)
+                wide = shape is None or max(shape[:-1], default=1) > 1
+                if wide and tensor.strides != source.strides:
                     return True
     return False
 
