@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from ..base.text.names import needs
 
 if TYPE_CHECKING:
-    from .model import OnnxModel, load
+    from .file_model import load
+    from .model import OnnxModel
     from .report import OnnxReport
 
 __all__ = ["OnnxModel", "OnnxReport", "load"]
 
-_HOMES = {"OnnxModel": "model", "OnnxReport": "report", "load": "model"}
+_HOMES = {"OnnxModel": "model", "OnnxReport": "report", "load": "file_model"}
 
 
 def __getattr__(name: str) -> Any:

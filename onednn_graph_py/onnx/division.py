@@ -9,7 +9,7 @@ from ..frontends.division import Division
 from ..frontends.regions import Part, split
 from .assembly import Assembly
 from .evaluation import MOVES
-from .lowering.elementwise import HOSTED
+from .host_steps import HOSTED
 from .lowering.table import LOWERINGS, NotLowered
 from .survey import Survey, read_by
 from .work import PRODUCTS

@@ -16,6 +16,7 @@ from ..machine.pace import Pace
 from ..machine.timing import timed
 from ..model.planning import pace
 from ..model.planning.pace import Kept, Key
+from .island_model import island_model
 from .islands import Island, has_onnxruntime, release
 from .loading import subgraphs
 from .options import Options
@@ -61,7 +62,7 @@ class Rival:
         """The whole model as one island."""
         if self._island is None:
             proto, weights = spread(*packed(self._model))
-            island = Island(proto, "the whole model", self._options, weights)
+            island = Island(island_model(proto), "the whole model", self._options, weights)
             island.names = [v.name or "" for v in self._section.inputs]
             self._island = island
         return self._island

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import onnx
 
 from ..model.checking.expected import OutputCheck, Verification, compared
+from .island_model import island_model
 from .islands import Island
 from .options import Options
 from .tensors import NUMPY, dtype_of
@@ -27,7 +28,7 @@ def verified(
 
     `rtol` is relative to an output's largest number.
     """
-    island = Island(model, "the model", Options())
+    island = Island(island_model(model), "the model", Options())
     made = island.named({n: a for n, a in inputs.items() if n in island.names})
     checks = [
         _checked(name, got, want, rtol, atol)

@@ -4,8 +4,8 @@ import numpy as np
 import onnx_ir as ir
 
 from ..machine.cpu import lacks
+from .inference import TYPES
 from .loading import subgraphs
-from .tensors import TYPES
 
 _FLOAT = ir.DataType.FLOAT
 

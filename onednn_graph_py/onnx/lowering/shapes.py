@@ -1,7 +1,7 @@
 """Views, and ops that move elements."""
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,12 +10,11 @@ import numpy.typing as npt
 from ...frontends.recipes import expanded, transposed
 from ...model.building.host_functions import host_step
 from ...model.building.value import Value
-from ..tensors import Shape
+from ..host_steps import padded, padded_shape
 from .lookups import looked_up
 from .table import FLOATS, Call, NotLowered, lowers
 
 Array = npt.NDArray[Any]
-Padding = Mapping[int, Sequence[int]]  # before and behind each axis that is padded
 
 _MOST_PARTS = 1024  # parts that a value is repeated as; more are left to what runs the other ops
 
@@ -223,8 +222,8 @@ def _pad(call: Call) -> Value:
     if mode != "constant" or x.dtype not in FLOATS or any(open_ - {a} for a in wide):
         if mode not in ("constant", "reflect", "edge", "wrap") or min(pads) < 0:
             raise NotLowered(f"its mode is {mode}, or a padding negative")
-        outputs = partial(_padded_shape, wide, x.dtype)
-        step: Value = call.b.call(partial(_padded, wide, mode, number), x, outputs=outputs)
+        outputs = partial(padded_shape, wide, x.dtype)
+        step: Value = call.b.call(partial(padded, wide, mode, number), x, outputs=outputs)
         return step
     call.need_float(x)
     for axis, (before, after) in wide.items():
@@ -232,28 +231,6 @@ def _pad(call: Call) -> Value:
         parts = [_filled(call, x, axis, before, number), x, _filled(call, x, axis, after, number)]
         x = joined(call, [p for p in parts if p is not None], axis)
     return x
-
-
-def _padded(wide: Padding, mode: str, number: float, x: Array) -> Array:
-    """Pad as NumPy does; its own function takes longer than most tensors are worth."""
-    if mode != "constant":
-        for axis, pair in wide.items():
-            x = x.take(_sources(x.shape[axis], *pair, mode), axis)
-        return x
-    made = np.full(_padded_shape(wide, "", x.shape)[0][0], number, x.dtype)
-    inner = [slice(wide.get(i, [0])[0], None) for i in range(x.ndim)]
-    made[tuple(inner)][tuple(map(slice, x.shape))] = x
-    return made
-
-
-def _padded_shape(wide: Padding, dtype: str, shape: Shape) -> list[tuple[Shape, str]]:
-    made = (d if d < 0 else d + sum(wide.get(i, ())) for i, d in enumerate(shape))
-    return [(tuple(made), dtype)]
-
-
-@lru_cache
-def _sources(size: int, before: int, after: int, mode: Any) -> Array:
-    return np.pad(np.arange(size), (before, after), mode)
 
 
 def _cut(x: Value, axis: int, before: int, after: int) -> Value:

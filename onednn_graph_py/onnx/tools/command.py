@@ -54,7 +54,8 @@ def require_packages() -> None:
 
 def _onnx(arguments: argparse.Namespace) -> int:
     require_packages()
-    from ..model import entry_of, load
+    from ..file_model import load
+    from ..model import entry_of
     from .sizes import chosen_shapes, parsed
     from .timing import time_model
 

@@ -17,7 +17,7 @@ from .sizes import chosen_shapes, parsed
 def _tune(arguments: argparse.Namespace) -> int:
     if arguments.file.endswith(".onnx"):
         require_packages()
-        from ..model import load as load_onnx
+        from ..file_model import load as load_onnx
 
         model = load_onnx(arguments.file, threads=arguments.threads, tune="full")
         sizes = parsed(arguments.set)
