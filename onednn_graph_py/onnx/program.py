@@ -245,7 +245,6 @@ class Program:
         NotGeneral if the program, which is general, can't be compiled for these dims.
         """
         found = self._seen(found)
-        names: tuple[str, ...] = ()
         reads: Sequence[ir.Value] = ()
         places: dict[ir.Value, int] = {}
         runner: Callable[..., Any] | None = None
@@ -269,10 +268,9 @@ class Program:
                     raise NotGeneral(str(e)) from e
         elif self.islands:
             reads, made = self._direct
-            if isinstance(self.islands[0].promised, IslandShapes):
+            if self.islands[0].promised is not None:
                 enter(self.islands[0].promised, found, index, reads, made)
             places = {v: i for i, v in enumerate(made)}
-            names = tuple(str(i) for i in range(len(made)))
             runner = self.islands[0]
         numbers = {v: i for i, v in enumerate(self.section.inputs)}
         return Wiring(
@@ -280,7 +278,6 @@ class Program:
             [numbers[v] if v in numbers else _array(found, v, index) for v in reads],
             [self._result(found, v, index, places, numbers) for v in self.outputs],
             len(numbers),
-            len(names),
         )
 
     def _result(

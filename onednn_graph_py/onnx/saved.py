@@ -104,7 +104,7 @@ def _ready(entries: Iterable[Entry], constants: _Constants) -> list[Any]:
         if id(run.runner) not in made:
             made[id(run.runner)] = [_record(run.runner, constants), []]
         places = map(constants.places, (run.reads, run.results))
-        made[id(run.runner)][1].append([number, *places, run.inputs, run.outputs])
+        made[id(run.runner)][1].append([number, *places, run.inputs])
     return [*made.values()]
 
 
@@ -150,8 +150,8 @@ def from_file(
     makers = []
     for record, wirings in ready["programs"]:
         wired = [
-            (sizes[number], _places(reads, stored), _places(results, stored), *counts)
-            for number, reads, results, *counts in wirings
+            (sizes[number], _places(reads, stored), _places(results, stored), count)
+            for number, reads, results, count in wirings
         ]
         makers.append((_maker(record, stored, limit), wired))
 

@@ -18,7 +18,7 @@ class Wiring:
     - `reads`: what it takes: an input of the section by its number, or what is known
     - `results`: the outputs: one of the runner's by its number, an input by its own, inverted (~),
       or what is known
-    - `inputs`, `outputs`: how many the section and the runner have
+    - `inputs`: how many the section has
     """
 
     def __init__(
@@ -27,23 +27,21 @@ class Wiring:
         reads: Sequence[Place],
         results: Sequence[Place],
         inputs: int,
-        outputs: int,
     ) -> None:
-        self.runner, self.inputs, self.outputs = runner, inputs, outputs
+        self.runner, self.inputs = runner, inputs
         self.reads, self.results = [*reads], [*results]
         taken = [r for r in results if isinstance(r, int) and r >= 0]
         self._repeated = len(set(taken)) < len(taken)  # outputs do not share memory
-        straight = _all_in_order(reads, inputs) and _all_in_order(results, outputs)
-        self.direct: Callable[..., Any] = self._call
-        if runner is not None and straight:
-            self.direct = runner
+        # Something reads each of the runner's outputs.
+        straight = _are_all(reads, inputs) and _are_all(results, len(results))
+        self.direct = self._call if runner is None or not straight else runner
 
     def __call__(self, given: Sequence[Any]) -> list[Any]:
         """Compute the outputs of what the section's inputs are."""
         made: Any = ()
         if self.runner is not None:
             made = self.runner(*[given[r] if isinstance(r, int) else r for r in self.reads])
-            made = (made,) if self.outputs == 1 else made
+            made = made if isinstance(made, tuple) else (made,)
         return [self._result(r, given, made) for r in self.results]
 
     def _call(self, *given: Any) -> Any:
@@ -57,6 +55,5 @@ class Wiring:
         return np.array(taken) if isinstance(taken, np.ndarray) else taken  # a sequence
 
 
-def _all_in_order(places: Sequence[Place], count: int) -> bool:
-    whole = [p for p in places if isinstance(p, int)]
-    return len(places) == count and whole == list(range(count))
+def _are_all(places: Sequence[Place], count: int) -> bool:
+    return all(isinstance(p, int) for p in places) and [*places] == [*range(count)]

@@ -3,8 +3,6 @@
 import math
 from functools import partial
 
-import numpy as np
-
 from ...blocks.attention import sdpa
 from ...blocks.embedding import embedding
 from ...blocks.normalization import rms_norm
