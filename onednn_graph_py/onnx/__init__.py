@@ -25,12 +25,17 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(module(home, f"onnx.{name}"), name)
+
+
+def module(name: str, what: str) -> Any:
+    """Import a module of this folder, which may need onnx for what is named."""
     try:
-        return getattr(import_module(f".{home}", __name__), name)
+        return import_module(f".{name}", __name__)
     except ModuleNotFoundError as e:
         if e.name not in ("onnx", "onnx_ir"):
             raise
-        raise needs(f"onnx.{name}", e.name, "onnx") from None
+        raise needs(what, e.name, "onnx") from None
 
 
 def __dir__() -> list[str]:

@@ -21,7 +21,6 @@ from ..base.text.names import did_you_mean
 from ..model.running.memory_limit import MemoryLimit
 from . import lowering, packing  # noqa: F401  # lowering fills the table
 from .assembly import Weights
-from .external import lengths_of, require_files
 from .inference import name_of
 from .inputs import InputCheck, Inputs
 from .loading import Source, described, loaded
@@ -37,6 +36,7 @@ from .options import (
     Requantize,
     Tune,
 )
+from .packing import lengths_of, require_files
 from .preparing import prepare
 from .programs import Programs
 from .rivals import Rival
@@ -54,10 +54,10 @@ class FileModel:
         self._inputs = inputs
         limit = options.memory_limit
         self._weights = Weights(None if limit is None else MemoryLimit(self.name, limit))
-        self.programs: dict[tuple[str, ...], Programs] = {}
         self._after_fork()
         renew_in_forks(self)
         self.required = self._made(inputs.required)
+        self.programs = {inputs.required: self.required}
         if self._weights.limit is not None:
             weights = self.required.section.known.values()
             self._weights.limit.require_constants(sum(a.nbytes for a in weights))
@@ -67,13 +67,10 @@ class FileModel:
 
     def of(self, names: tuple[str, ...]) -> Programs:
         """Return the programs for calls that give these inputs."""
-        if names == self._inputs.required:
-            return self.required
         with self._lock:
-            found = self.programs.get(names)
-            if found is None:
-                found = self.programs[names] = self._made(names)
-            return found
+            if names not in self.programs:
+                self.programs[names] = self._made(names)
+            return self.programs[names]
 
     def _made(self, names: tuple[str, ...]) -> Programs:
         model = self.model.clone()

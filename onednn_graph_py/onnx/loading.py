@@ -3,6 +3,7 @@
 A model that breaks a rule raises `GraphFormatError`, which names the file and the node or tensor.
 """
 
+import logging
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -18,10 +19,32 @@ import onnx_ir as ir
 
 from ..base.errors import GraphFormatError
 from ..base.text.files import Unreadable, read_limited
+from ..base.text.names import printable
 from ..model.building.constant_arrays import aligned_copy
-from .external import MappedTensor
-from .logs import filter_logs
+from .packing import MappedTensor
 from .wire import check_counts
+
+_MOST = 10  # lines of one kind, for each model
+_LIBRARIES = ("onnx_ir",)
+
+_told: Counter[tuple[str, int]] = Counter()
+
+
+def _passes(record: logging.LogRecord) -> bool:
+    """Escape what terminals obey, and hold back what has been said often."""
+    record.msg, record.args = printable(record.getMessage()), ()
+    record.exc_info = record.exc_text = None  # a traceback, whose last line has names
+    _told[record.pathname, record.lineno] += 1
+    return _told[record.pathname, record.lineno] <= _MOST
+
+
+def filter_logs() -> None:
+    """Let these libraries' loggers say only what is harmless, and each thing ten times again."""
+    _told.clear()
+    for name, logger in logging.root.manager.loggerDict.items():
+        if name.partition(".")[0] in _LIBRARIES and isinstance(logger, logging.Logger):
+            logger.addFilter(_passes)  # which is added only once
+
 
 MOST_BYTES = 1 << 31  # size of a model's file; protobuf has the same limit
 

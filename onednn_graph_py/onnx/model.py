@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
@@ -19,15 +18,11 @@ from ..base.processes.forked import renew_in_forks
 from ..base.text.names import printable
 from ..model.building.builder import GraphBuilder
 from ..model.checking.expected import Verification
+from . import module
 from .inputs import Inputs
-from .islands import Misinferred
-from .options import (
-    RTOL,
-    RTOL_INT8,
-    Options,
-)
+from .islands import Misinferred, Wiring
+from .options import RTOL, RTOL_INT8, Options
 from .tensors import Shape, shape_of
-from .wiring import Wiring
 
 if TYPE_CHECKING:  # what needs onnx, as models of files that `save` wrote do not
     from ..tools.explaining.explanation import Explanation
@@ -165,7 +160,7 @@ class OnnxModel:
         """
         names = (outputs,) if isinstance(outputs, str) else tuple(map(str, outputs))
         with self._lock:
-            model = self._between.pop(names, None) or _heavy("file_model").ending(
+            model = self._between.pop(names, None) or module("file_model", self.name).ending(
                 self._file(), names
             )
             self._between[names] = model
@@ -251,7 +246,9 @@ class OnnxModel:
     def with_threads(self, threads: int) -> OnnxModel:
         """Load the same model for calls with another number of threads."""
         options = replace(self.options, threads=threads)
-        made: OnnxModel = _heavy("file_model").opened(self._file().model, options, self.name)
+        made: OnnxModel = module("file_model", self.name).opened(
+            self._file().model, options, self.name
+        )
         return made
 
     def prepare(self, *shapes: Any) -> None:
@@ -365,17 +362,16 @@ class OnnxModel:
         OSError
             The file can't be written; what was there before stays.
         """
-        _heavy("saved").save(self._file(), self._inputs, self.output_names, path)
+        module("saved", self.name).save(self._file(), self._inputs, self.output_names, path)
 
     def __reduce__(self) -> Any:
         from .packing import packed
 
-        return _heavy("file_model").restored, (*packed(self._file().model), self.options, self.name)
-
-
-def _heavy(name: str) -> Any:
-    """Return a module that knows this one, and may need onnx."""
-    return import_module(f"{__package__}.{name}")
+        return module("file_model", self.name).restored, (
+            *packed(self._file().model),
+            self.options,
+            self.name,
+        )
 
 
 def _entry(inputs: Inputs, file: Any, shapes: Any) -> Entry:

@@ -20,15 +20,13 @@ from ..machine.timing import timed
 from ..model.building.builder import GraphBuilder
 from ..model.planning.pace import Kept, Paces
 from .assembly import Assembly, Weights
-from .division import divided, first_island
-from .islands import Misinferred
+from .division import divided, first_island, share
+from .islands import Misinferred, Wiring
 from .options import Options
 from .program import Program, island_of
 from .rivals import Rival
 from .survey import NotGeneral, Section, Survey, read_by, survey
 from .tensors import Shape, dtype_of, shape_of
-from .wiring import Wiring
-from .work import share
 
 MOST_FAILURES = 2
 """After so many programs that should be general and are not, each set of dims gets its own."""

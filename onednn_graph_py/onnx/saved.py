@@ -10,25 +10,23 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..base.errors import InvalidGraphError
-from ..base.text.names import needs
 from ..model.running.memory_limit import MemoryLimit
 from ..model.running.model import restored
 from ..model.running.releasing import require_plain
 from ..serialization.model_file import built, described, write
+from . import module
 from .inputs import InputCheck, Inputs
-from .islands import Island
+from .islands import Island, Place, Wiring
 from .islands import from_file as island_from
 from .model import OnnxModel
 from .options import Options
 from .tensors import NUMPY, dtype_of
-from .wiring import Place, Wiring
 
 if TYPE_CHECKING:
     from .file_model import FileModel
@@ -89,8 +87,7 @@ def save(
             "outputs": outputs,
         }
     header["graph"] = {"constants": constants.records}
-    programs = [file.required, *file.programs.values()]
-    measured = {key: kept for p in programs for key, kept in p.measured.items()}
+    measured = {k: kept for p in file.programs.values() for k, kept in p.measured.items()}
     write(path, header, constants.arrays, measured)
 
 
@@ -192,9 +189,4 @@ def _maker(
 
 def _opening(name: str) -> Any:
     """Return the module that opens a model's nodes."""
-    try:
-        return import_module(f"{__package__}.file_model")
-    except ModuleNotFoundError as e:
-        if e.name not in ("onnx", "onnx_ir"):
-            raise
-        raise needs(f"{name}: what its file has no program for", e.name, "onnx") from None
+    return module("file_model", f"{name}: what its file has no program for")

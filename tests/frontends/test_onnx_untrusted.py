@@ -16,7 +16,7 @@ from onednn_graph_py.tools import command_line as cli
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 front = pytest.importorskip("onednn_graph_py.onnx")
 loading = pytest.importorskip("onednn_graph_py.onnx.loading")
-budget = pytest.importorskip("onednn_graph_py.onnx.budget")
+budget = pytest.importorskip("onednn_graph_py.onnx.evaluation")
 wire = pytest.importorskip("onednn_graph_py.onnx.wire")
 helper = pytest.importorskip("onnx.helper")
 numpy_helper = pytest.importorskip("onnx.numpy_helper")

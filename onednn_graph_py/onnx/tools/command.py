@@ -8,17 +8,51 @@ import json
 import os
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from ...base.errors import InvalidArgumentsError, OneDNNError, UnimplementedError
+from ...base.errors import InvalidArgumentsError, InvalidGraphError, OneDNNError, UnimplementedError
 from ...base.text.files import told
 from ...base.text.names import install_line, printable
 from ...base.text.numbers import bytes_text, seconds_text
 from ...base.text.options import add_command, add_forms, add_seed, at_least, seconds
+from ...model.building.builder import GraphBuilder
+from ...model.building.foreign import ForeignNode
+from ...model.building.value import Node, Value
+from ...model.rewriting.rebuild import Copy, Edit, Writer, rebuild
 from ...ops.terms import shape_text
 from ..options import RTOL, RTOL_INT8
+
+
+def _transposed(copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    return (copy.add("StaticTranspose", inputs, {"order": list(node.attrs["order"])}),)
+
+
+def _reshaped(copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    shape = list(node.outputs[0].shape or ())
+    return (copy.add("StaticReshape", inputs, {"shape": shape, "special_zero": False}),)
+
+
+_WRITERS: Mapping[str, Writer] = {"Transpose": _transposed, "Squeeze": _reshaped}
+"""oneDNN's ops for views; there are none for the others."""
+
+
+def plain(builder: GraphBuilder) -> GraphBuilder:
+    """Return a graph without host steps and views.
+
+    What they make is an input of the graph, and what they read is an output. Views that oneDNN has
+    an op for become that op.
+    """
+    nodes: Sequence[Node] = builder.nodes
+    kept = [i for i, n in enumerate(nodes) if not isinstance(n, ForeignNode) or n.kind in _WRITERS]
+    if all(isinstance(nodes[i], ForeignNode) for i in kept):
+        raise InvalidGraphError(
+            "oneDNN computes no part of the graph, so there is nothing to write"
+        )
+    writers = {i: _WRITERS[nodes[i].kind] for i in kept if isinstance(nodes[i], ForeignNode)}
+    return rebuild(builder, Edit(nodes=writers), only=frozenset(kept)).builder
+
 
 if TYPE_CHECKING:
     from ...model.checking.expected import Verification
@@ -230,7 +264,6 @@ def _times_text(times: Times) -> str:
 
 def _write(model: OnnxModel, shapes: Mapping[str, Shape], path: str) -> None:
     from ...serialization import save
-    from ..plain import plain
 
     graph = plain(model.builder(shapes))
     save(graph, path)
