@@ -1,4 +1,4 @@
-"""Which nodes oneDNN takes, and the regions and islands that follow from it."""
+"""Which nodes oneDNN takes, the regions and islands that follow, and the work of each node."""
 
 import math
 from collections.abc import Callable, Container, Mapping, Sequence

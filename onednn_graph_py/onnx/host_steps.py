@@ -169,4 +169,5 @@ def hosted(name: str, *arrays: Array, **options: Any) -> Array:
 
 def as_type(dtype: np.dtype[Any], x: Array) -> Array:
     """Convert numbers as NumPy does."""
-    return x.astype(dtype)
+    with np.errstate(all="ignore"):
+        return x.astype(dtype)

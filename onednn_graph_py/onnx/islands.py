@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import ctypes
+import importlib
 import importlib.metadata
 import importlib.util
 import os
@@ -18,6 +19,7 @@ import numpy.typing as npt
 from .._core import num_threads
 from ..base.errors import ExecutionError, InvalidGraphError, InvalidShapeError, UnimplementedError
 from ..base.processes.forked import renew_in_forks
+from ..base.text.names import needs
 from ..machine.cpu import largest_int8_weight
 from ..serialization.model_file import decoded, encoded
 from .options import Options
@@ -85,6 +87,16 @@ FUSED_TO_INTEGERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 """Ops around products that onnxruntime's optimizations make such products of."""
 
 MOST_KEPT = 1 << 20  # bytes of an island that a file's header may hold
+
+
+def module(name: str, what: str) -> Any:
+    """Import a module of this folder, which may need onnx for what is named."""
+    try:
+        return importlib.import_module(f"{__package__}.{name}")
+    except ModuleNotFoundError as e:
+        if e.name not in ("onnx", "onnx_ir"):
+            raise
+        raise needs(what, e.name, "onnx") from None
 
 
 def has_onnxruntime() -> bool:

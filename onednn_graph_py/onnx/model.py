@@ -18,9 +18,8 @@ from ..base.processes.forked import renew_in_forks
 from ..base.text.names import printable
 from ..model.building.builder import GraphBuilder
 from ..model.checking.expected import Verification
-from . import module
 from .inputs import Inputs
-from .islands import Misinferred, Wiring
+from .islands import Misinferred, Wiring, module
 from .options import RTOL, RTOL_INT8, Options
 from .tensors import Shape, shape_of
 
@@ -330,8 +329,7 @@ class OnnxModel:
         Verification
             It is true if all outputs are right, and prints the errors.
         """
-        from .packing import proto_of
-        from .verifying import rounding_of, verified
+        from .packing import proto_of, rounding_of, verified
 
         if arrays or named:
             names, given = self._inputs.ordered(arrays, named)

@@ -12,11 +12,10 @@ from ..base.errors import GraphFormatError
 from ..machine.cpu import lacks
 from . import quantized_weights
 from .composites import composed
-from .dynamic_quantization import compute_in_floats
 from .edits import Edits
 from .evaluation import Budget, evaluated
 from .inference import TYPES, NodeFacts
-from .integer_ops import spell_out
+from .integer_ops import compute_in_floats, spell_out
 from .loading import subgraphs
 from .options import Most, Options
 from .placement import merged, move

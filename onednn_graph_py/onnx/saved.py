@@ -20,9 +20,8 @@ from ..model.running.memory_limit import MemoryLimit
 from ..model.running.model import restored
 from ..model.running.releasing import require_plain
 from ..serialization.model_file import built, described, write
-from . import module
 from .inputs import InputCheck, Inputs
-from .islands import Island, Place, Wiring
+from .islands import Island, Place, Wiring, module
 from .islands import from_file as island_from
 from .model import OnnxModel
 from .options import Options
