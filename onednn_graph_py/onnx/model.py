@@ -329,7 +329,8 @@ class OnnxModel:
         Verification
             It is true if all outputs are right, and prints the errors.
         """
-        from .packing import proto_of, rounding_of, verified
+        from .packing import proto_of
+        from .rivals import rounding_of, verified
 
         if arrays or named:
             names, given = self._inputs.ordered(arrays, named)

@@ -15,10 +15,9 @@ from .composites import composed
 from .edits import Edits
 from .evaluation import Budget, evaluated
 from .inference import TYPES, NodeFacts
-from .integer_ops import compute_in_floats, spell_out
+from .integer_ops import compute_in_floats, merged, move, spell_out
 from .loading import subgraphs
 from .options import Most, Options
-from .placement import merged, move
 from .tensors import Tensor, dtype_of
 
 QUANTIZED = frozenset(
