@@ -103,6 +103,8 @@ def divided(trial: Assembly, found: Survey) -> Division[ir.Node]:
     on_host: set[ir.Node] = set()
     for node in found.calls:
         try:
+            if node in trial.section.slower:
+                raise NotLowered(trial.section.slower[node])
             if trial.lower(node):
                 on_host.add(node)
         except NotLowered as e:

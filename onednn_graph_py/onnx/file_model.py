@@ -182,9 +182,9 @@ def load(
         none.
     islands : str
         ``fastest`` times a model beside onnxruntime, where it is installed, when it is first
-        compiled for a size, and runs the whole model there if that is faster; `report` tells both
-        times, and ``tune="off"`` measures nothing. ``fewest`` leaves to islands only what oneDNN
-        can't run.
+        compiled for a size, and runs the whole model there if that is faster, or those of its
+        regions that are; `report` tells both times, and ``tune="off"`` measures nothing.
+        ``fewest`` leaves to islands only what oneDNN can't run.
     requantize : str
         ``merge`` leaves out Quantize and Dequantize between a convolution and a residual Add, so
         that oneDNN fuses them; ``exact`` rounds where the file does.

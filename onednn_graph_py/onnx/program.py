@@ -185,7 +185,8 @@ class Program:
         refuses = self.options.fallback == "error"
         return Assembly(self.section, self.found, self._weights, b, refuses)
 
-    def _leaving(self, nodes: Sequence[ir.Node]) -> Callable[[ir.Value], bool]:
+    def leaving(self, nodes: Sequence[ir.Node]) -> Callable[[ir.Value], bool]:
+        """Return which results of nodes something else reads."""
         inside = set(nodes)
         outside = {v for n in self.found.calls if n not in inside for v in self.found.read_by(n)}
         outside.update(self.outputs)
@@ -201,7 +202,7 @@ class Program:
                         made.lower(node)
                     continue
                 island, inputs, outputs = island_of(
-                    self.section, self.found, part.nodes, self._leaving(part.nodes), self.options
+                    self.section, self.found, part.nodes, self.leaving(part.nodes), self.options
                 )
                 made.island(island, inputs, outputs)
                 self.islands.append(island)
@@ -242,6 +243,12 @@ class Program:
             island.promised = IslandShapes([(t.dims, t.dtype) for t in tensors])
             self._direct = inputs, outputs
 
+    def part(self, section: Section, found: Survey) -> Callable[..., Any]:
+        """Return the calls of a survey, which are some of this program's, compiled alone."""
+        section = replace(section, known=self.section.known)
+        made = Program(section, found, section.outputs, self._weights, self.options, self.name)
+        return made.wiring(made.found, 0).direct
+
     # -- for a set of dims
 
     def fits(self, found: Survey) -> bool:
@@ -277,7 +284,7 @@ class Program:
         made = self.assembly
         if made is None:
             return
-        found = self._seen(found)
+        found = self.seen(found)
         for shapes, inputs, outputs in made.island_shapes:
             enter(shapes, found, index, inputs, outputs)
         given = {made.values[v].id: found.tensors[v].shapes[index] for v in made.inputs}
@@ -289,7 +296,7 @@ class Program:
             if inferred[mine.id] != found.tensors[value].shapes[index]:
                 raise NotGeneral(f"the dims of {value.name!r} do not follow")
 
-    def _seen(self, found: Survey) -> Survey:
+    def seen(self, found: Survey) -> Survey:
         """Return another survey with the values of this program's own nodes."""
         own = {mine: found.tensors[value] for mine, value in self._stands.items()}
         return replace(found, tensors={**found.tensors, **own})
@@ -300,7 +307,7 @@ class Program:
         The model or island alone does if it has just the section's inputs and outputs. It raises
         NotGeneral if the program, which is general, can't be compiled for these dims.
         """
-        found = self._seen(found)
+        found = self.seen(found)
         reads: Sequence[ir.Value] = ()
         places: dict[ir.Value, int] = {}
         runner: Callable[..., Any] | None = None

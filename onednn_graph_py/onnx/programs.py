@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,19 +14,20 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from ..base.errors import GraphFormatError, UnimplementedError
+from ..base.errors import GraphFormatError, OneDNNError, UnimplementedError
 from ..base.processes.forked import renew_in_forks
 from ..machine.pace import Pace
 from ..machine.timing import timed
 from ..model.building.builder import GraphBuilder
-from ..model.planning.pace import Kept, Paces
+from ..model.planning.pace import Paces
 from .assembly import Assembly, Weights
 from .division import divided, first_island, share
-from .islands import Misinferred, Wiring
+from .islands import Island, Misinferred, Wiring
 from .options import Options
 from .packing import require_files
 from .program import Program, island_of
-from .rivals import Rival
+from .regions import slower_nodes
+from .rivals import REGIONS, Rival
 from .survey import NotGeneral, Section, Survey, read_by, survey
 from .tensors import Shape, dtype_of, shape_of
 
@@ -54,6 +56,10 @@ class Entry:
         """Compute the section's outputs."""
         made = self.run(given)
         return made if self.tail is None else self.tail(given, made)
+
+    def with_inputs(self, arrays: Sequence[Any]) -> Callable[[], object]:
+        """Return a call with these."""
+        return partial(self.direct, *arrays) if self.direct else partial(self, arrays)
 
 
 class Programs:
@@ -108,12 +114,10 @@ class Programs:
     @property
     def measured(self) -> Paces:
         """What decided how all that there is runs."""
-        made: Paces = {}
-        for shapes, entry in self.entries.items():
+        made: Paces = {} if self._rival is None else dict(self._rival.paces)
+        for entry in self.entries.values():
             if entry.program.model is not None:
                 made.update(entry.program.model.state[3])
-            if self._rival is not None:
-                made[self._rival.key(shapes)] = Kept(entry.pace)
             if entry.tail is not None and entry.tail.rest is not None:
                 made.update(entry.tail.rest.measured)
         return made
@@ -145,26 +149,54 @@ class Programs:
         rival = self._rival
         kept = None if rival is None else rival.known(shapes)
         pace = None if kept is None else kept.pace
+        plain: Entry | None = None
         if rival is None or pace is None or pace.slow is None:
             took, made = timed(partial(self._made, shapes))
             if rival is not None and kept is None and arrays is not None:
-                ours = partial(made.direct, *arrays) if made.direct else partial(made, arrays)
-                pace = rival.measured(shapes, arrays, ours, took)
+                pace = rival.measured(shapes, arrays, made.with_inputs(arrays), took)
             if rival is None or pace is None or pace.slow is None:
                 made.pace = pace
                 return made
-        program = Program(
-            self.section,
-            survey(self.section, [dict(zip(self.section.inputs, shapes, strict=True))]),
-            self.section.outputs,
-            self._weights,
-            self.options,
-            self.name,
-            rival.island,
-        )
+            plain = made
+        found = survey(self.section, [dict(zip(self.section.inputs, shapes, strict=True))])
+        entry = None if arrays is None else self._mixed(rival, pace, shapes, arrays, found, plain)
+        if entry is None:
+            program = self._program(found, self.section.outputs, rival.island)
+            entry = Entry(program, program.wiring(program.found, 0), pace=pace)
         used = {id(e.program) for e in self._entries.values()}
         self.general = [p for p in self.general if id(p) in used]
-        return Entry(program, program.wiring(program.found, 0), pace=pace)
+        return entry
+
+    def _mixed(
+        self,
+        rival: Rival,
+        whole: Pace,
+        shapes: tuple[Shape, ...],
+        arrays: Sequence[Any],
+        found: Survey,
+        made: Entry | None,
+    ) -> Entry | None:
+        """Leave to the rival what regions it runs faster; None if the whole is still faster."""
+        kept = rival.known(shapes, REGIONS)
+        if kept is not None and (kept.pace is None or kept.pace.slow):
+            return None
+        made = made or self._made(shapes)
+        slower: Mapping[ir.Node, str] | None = {}
+        if made.tail is None and made.program.model is not None:
+            with suppress(OneDNNError, NotGeneral):  # of a region alone
+                slower = slower_nodes(made.program, rival, found, arrays)
+        if not slower:
+            rival.keep(shapes, REGIONS, None if slower is None else whole)
+            return None
+        section = replace(self.section, slower=slower)
+        others = Programs(section, self._weights, self.options, self.name, self._unknown)
+        took, mixed = timed(partial(others.entry, shapes))
+        if kept is not None:
+            mixed.pace = kept.pace
+        else:
+            call = mixed.with_inputs(arrays)
+            mixed.pace = rival.measured(shapes, arrays, call, took, REGIONS)
+        return mixed if mixed.pace is not None and mixed.pace.slow is None else None
 
     def _made(self, shapes: tuple[Shape, ...]) -> Entry:
         dims = dict(zip(self.section.inputs, shapes, strict=True))
@@ -195,8 +227,10 @@ class Programs:
         program = self._program(found, tail.reads)
         return Entry(program, program.wiring(found, 0), tail)
 
-    def _program(self, found: Survey, outputs: Sequence[ir.Value]) -> Program:
-        return Program(self.section, found, outputs, self._weights, self.options, self.name)
+    def _program(
+        self, found: Survey, outputs: Sequence[ir.Value], whole: Island | None = None
+    ) -> Program:
+        return Program(self.section, found, outputs, self._weights, self.options, self.name, whole)
 
     def _generalized(self, dims: Mapping[ir.Value, Shape], found: Survey) -> Entry | None:
         """Make a program for all sets of dims; None if that can't be or is not worth it."""

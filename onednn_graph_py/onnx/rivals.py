@@ -19,7 +19,7 @@ from ..machine.pace import Pace
 from ..machine.timing import timed
 from ..model.checking.expected import OutputCheck, Verification, compared
 from ..model.planning import pace
-from ..model.planning.pace import Kept, Key
+from ..model.planning.pace import Kept, Key, Paces
 from .island_model import island_model
 from .islands import Island, has_onnxruntime, release
 from .loading import subgraphs
@@ -29,6 +29,7 @@ from .survey import Section
 from .tensors import NUMPY, Shape, dtype_of
 
 WAY = "onnxruntime"
+REGIONS = "regions"  # the way in which onnxruntime runs some of the regions
 SECONDS = 3.0
 """Seconds for which a model's calls are timed, for all of its sizes, unless compiling for a size
 takes longer: then that long."""
@@ -51,7 +52,9 @@ class Rival:
         self._island: Island | None = None
         self._digest = ""
         self._left = SECONDS
+        self._long = _LONG
         self._latest: Pace | None = None
+        self.paces: Paces = {}
 
     @classmethod
     def of(cls, model: ir.Model, section: Section, options: Options) -> Rival | None:
@@ -71,12 +74,21 @@ class Rival:
             self._island = island
         return self._island
 
-    def known(self, shapes: Sequence[Shape]) -> Kept | None:
+    def known(self, shapes: Sequence[Shape], way: str = WAY) -> Kept | None:
         """Return what is known of inputs of these shapes, or of others once the time is over."""
-        kept = pace.known(self.key(shapes))
+        key = self.key(shapes, way)
+        kept = pace.known(key)
         if kept is None and self._left <= 0:
-            return Kept(self._latest)
+            kept = Kept(self._latest)
+        if kept is not None:
+            self.paces[key] = kept
         return kept
+
+    def keep(self, shapes: Sequence[Shape], way: str, measured: Pace | None) -> Pace | None:
+        """Keep what was measured; return what counts."""
+        key = self.key(shapes, way)
+        self.paces[key] = pace.keep(key, measured)
+        return self.paces[key].pace
 
     def measured(
         self,
@@ -84,6 +96,7 @@ class Rival:
         arrays: Sequence[Any],
         ours: Callable[[], object],
         took: float,
+        way: str = WAY,
     ) -> Pace | None:
         """Time a program beside onnxruntime; None if that can't be done in time or undisturbed."""
         if self._options.tune == "off" or self.island.saturation:
@@ -96,19 +109,28 @@ class Rival:
             return None
         measured = None
         if self._options.tune == "full" or _CALLS * spent < max(self._left, took):
-            seconds = max(_LONG, _CALLS / 2 * spent)
+            seconds = max(self._long, _CALLS / 2 * spent)
             try:
                 measured = Pace.measured(ours, partial(self.island, *arrays), seconds)
             except Exception:  # onnxruntime does not take the model, or these numbers
                 self._left = 0.0
                 return None
             self._left -= seconds
-        self._latest = pace.keep(self.key(shapes), measured).pace
-        if self._latest is None or self._latest.slow is None:
+        counts = self.keep(shapes, way, measured)
+        if way == WAY:
+            self._latest = counts
+        if counts is None or counts.slow is None:
             self._island = None  # its memory
-        return self._latest
+        return counts
 
-    def key(self, shapes: Sequence[Shape]) -> Key:
+    def of_region(self, section: Section, island: Island, regions: int) -> Rival:
+        """Return the rival of one of the regions, which share the time."""
+        made = Rival(self._model, section, self._options)
+        made._island, made.paces = island, self.paces
+        made._left, made._long = self._left / regions, self._long / regions
+        return made
+
+    def key(self, shapes: Sequence[Shape], way: str = WAY) -> Key:
         """Return by what the pace of calls with inputs of these shapes is kept."""
         if not self._digest:
             self._digest = hashlib.sha256("\n".join(_told(self._section)).encode()).hexdigest()[:16]
@@ -119,7 +141,7 @@ class Rival:
             "tensors": [[d, list(s)] for d, s in zip(dtypes, shapes, strict=True)],
         }
         written = f"{release()} {self._options}"
-        return Key(self._options.threads or num_threads(), WAY, json.dumps(signature), written)
+        return Key(self._options.threads or num_threads(), way, json.dumps(signature), written)
 
 
 def _told(section: Section) -> Iterator[str]:

@@ -35,6 +35,8 @@ class Section:
     facts: dict[ir.Node, NodeFacts] = field(default_factory=dict)
     # nodes whose islands made other dims than onnx infers
     misinferred: set[ir.Node] = field(default_factory=set)
+    # nodes that another runtime runs faster, and how much
+    slower: Mapping[ir.Node, str] = field(default_factory=dict)
     # the files that weights are mapped from, and how long they have to be
     files: Mapping[str, int] = field(default_factory=dict)
     most: Most = (None, None)  # what may be computed, in bytes and work

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import onednn_graph_py as og
 from onednn_graph_py.machine.pace import Pace
 from onednn_graph_py.model.planning import pace
 
@@ -19,6 +20,7 @@ islands = pytest.importorskip("onednn_graph_py.onnx.islands")
 rivals = pytest.importorskip("onednn_graph_py.onnx.rivals")
 parser = pytest.importorskip("onnx.parser")
 
+WAYS = rivals.WAY, rivals.REGIONS
 HERE, THERE = Pace(1e-3, 2e-3), Pace(2e-3, 1e-3)  # times here, and in onnxruntime
 
 
@@ -26,7 +28,7 @@ class Known(dict):
     """Paces of this process; of oneDNN's partitions nothing is measured."""
 
     def get(self, key, default=None):
-        return super().get(key) if key.way == rivals.WAY else pace.Kept(None)
+        return super().get(key) if key.way in WAYS else pace.Kept(None)
 
 
 @pytest.fixture
@@ -82,6 +84,80 @@ def test_what_is_faster_runs_and_only_a_clear_result_decides(timed, given):
     assert ("in onnxruntime" in str(loaded.report())) == (given is not None)
     np.testing.assert_allclose(loaded(x), np.maximum(x @ weight, 0), rtol=1e-5, atol=1e-5)
     assert len(timed[1]) == 1
+
+
+def regions(count, clock, given):
+    """A model with running sums, which are an island, between `count` regions; its numbers."""
+    clock[0].extend(given)
+    body = "".join(
+        f"h{i} = MatMul(x{i}, w{i}) t{i} = Tanh(h{i}) x{i + 1} = CumSum(t{i}, a) "
+        for i in range(1, count)
+    )
+    head = '<ir_version: 8, opset_import: ["": 17]> g (float[n,40] x1) => (float[n,40] y)'
+    last = f"h{count} = MatMul(x{count}, w{count}) y = Relu(h{count})"
+    model = parser.parse_model(f"{head} {{{body}{last}}}")
+    random = np.random.default_rng(count)
+    weights = [random.uniform(-0.3, 0.3, (40, 40)).astype(np.float32) for _ in range(count)]
+    numbers = {**{f"w{i + 1}": w for i, w in enumerate(weights)}, "a": np.int64(0)}
+    for name, array in numbers.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+
+    def expected(x):
+        for weight in weights[:-1]:
+            x = np.cumsum(np.tanh(x @ weight), axis=0)
+        return np.maximum(x @ weights[-1], 0)
+
+    return model, expected
+
+
+def test_a_region_that_is_slower_becomes_an_island(timed, monkeypatch, tmp_path):
+    """What other processes know of it decides alike, and other sizes are timed for themselves."""
+    model, expected = regions(3, timed, [THERE, HERE, THERE, HERE, HERE])
+    loaded = front.load(model)
+    for process in range(2):
+        x = rows(7, 40)
+        np.testing.assert_allclose(loaded(x), expected(x), rtol=1e-4, atol=1e-4)
+        program = loaded.report().programs[-1]
+        assert program.islands == ("island of CumSum, MatMul, Tanh, in onnxruntime",)
+        assert (program.regions, program.times) == (2, (HERE.fused, HERE.apart))
+        left = {x.op: x.why for x in program.left}
+        assert left["MatMul"] == left["Tanh"] == "onnxruntime takes 1 ms, oneDNN 2 ms"
+        assert left["MatMul"] in str(loaded.report())
+        assert len(timed[1]) == 5
+        if process == 0:
+            monkeypatch.setattr(pace, "_known", Known())
+            loaded = front.load(model)
+    timed[0].append(HERE)
+    assert loaded(rows(5, 40)).shape == (5, 40)
+    assert (loaded.report().programs[-1].left[0].op, len(timed[1])) == ("CumSum", 6)
+    loaded.save(tmp_path / "m.og")
+    monkeypatch.setattr(pace, "_known", Known())
+    monkeypatch.setenv("ONEDNN_GRAPH_PY_CACHE", str(tmp_path / "empty"))
+    again = og.load(tmp_path / "m.og")
+    assert (again(x) == loaded(x)).all()
+    assert (again.report().programs[0].regions, len(timed[1])) == (2, 6)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [THERE, HERE, HERE],
+        [THERE, THERE, THERE],
+        [THERE, HERE, THERE, THERE],
+        [THERE, HERE, THERE, None],
+        [THERE, None, HERE],
+    ],
+    ids=["none", "all", "no gain", "gain disturbed", "region disturbed"],
+)
+def test_a_whole_model_stays_where_its_regions_gain_nothing(timed, monkeypatch, given):
+    model, expected = regions(2, timed, given)
+    for _ in range(2):
+        loaded = front.load(model)
+        x = rows(7, 40)
+        np.testing.assert_allclose(loaded(x), expected(x), rtol=1e-4, atol=1e-4)
+        assert is_whole(loaded)
+        assert len(timed[1]) == len(given)
+        monkeypatch.setattr(pace, "_known", Known())
 
 
 def test_other_processes_know_it_for_the_same_nodes_sizes_and_threads(timed, monkeypatch):
