@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -25,6 +26,33 @@ def elements(name: str, axis: int, data: Array, places: Array) -> Array:
     kept = tuple(slice(None if d == axis else n) for d, n in enumerate(places.shape))
     wide = places.astype(np.int64, copy=False)
     return np.take_along_axis(data[kept], np.where(wide < 0, wide + size, wide), axis)
+
+
+def added(name: str, axis: int, data: Array, places: Array, more: Array) -> Array:
+    """Add numbers to a copy of `data`, each at its place along an axis."""
+    size = data.shape[axis]
+    # Along dims that Expand made, all places are the same.
+    lean = places[tuple(slice(None if s else 1) for s in places.strides)]
+    if lean.size and not -size <= lean.min() <= lean.max() < size:
+        raise InvalidIndexError(f"{name}: indices must be from {-size} to {size - 1}")
+    made = np.array(data, order="C")
+    at = np.where(lean < 0, lean + size, lean) * math.prod(data.shape[axis + 1 :])
+    for other, count in enumerate(places.shape):
+        if other != axis:
+            grid = np.arange(count) * math.prod(data.shape[other + 1 :])
+            at = at + grid.reshape(-1, *[1] * (places.ndim - other - 1))
+    # NumPy has a fast loop for one dim alone.
+    flat = np.broadcast_to(at, places.shape).reshape(-1)
+    with np.errstate(all="ignore"):
+        np.add.at(made.reshape(-1), flat, more.reshape(-1))
+    return made
+
+
+def as_data(
+    dtype: str, axis: int, data: Shape, places: Shape, more: Shape
+) -> list[tuple[Shape, str]]:
+    """Return the dims and the data type of what `added` adds to."""
+    return [(data, dtype)]
 
 
 def taken(name: str, axis: int, data: Array, places: Array) -> Array:

@@ -243,10 +243,17 @@ class Program:
             island.promised = IslandShapes([(t.dims, t.dtype) for t in tensors])
             self._direct = inputs, outputs
 
-    def part(self, section: Section, found: Survey) -> Callable[..., Any]:
-        """Return the calls of a survey, which are some of this program's, compiled alone."""
-        section = replace(section, known=self.section.known)
-        made = Program(section, found, section.outputs, self._weights, self.options, self.name)
+    def part(
+        self,
+        found: Survey,
+        nodes: Sequence[ir.Node],
+        reads: Sequence[ir.Value],
+        outputs: Sequence[ir.Value],
+    ) -> Callable[..., Any]:
+        """Return some of the nodes compiled alone."""
+        section = replace(self.section, inputs=tuple(reads), outputs=tuple(outputs))
+        found = replace(found, calls=[*nodes])
+        made = Program(section, found, outputs, self._weights, self.options, self.name)
         return made.wiring(made.found, 0).direct
 
     # -- for a set of dims

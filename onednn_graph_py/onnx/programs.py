@@ -184,7 +184,7 @@ class Programs:
         slower: Mapping[ir.Node, str] | None = {}
         if made.tail is None and made.program.model is not None:
             with suppress(OneDNNError, NotGeneral):  # of a region alone
-                slower = slower_nodes(made.program, rival, found, arrays)
+                slower = slower_nodes(made.program, rival, shapes, found, arrays)
         if not slower:
             rival.keep(shapes, REGIONS, None if slower is None else whole)
             return None

@@ -52,7 +52,6 @@ class Rival:
         self._island: Island | None = None
         self._digest = ""
         self._left = SECONDS
-        self._long = _LONG
         self._latest: Pace | None = None
         self.paces: Paces = {}
 
@@ -97,9 +96,15 @@ class Rival:
         ours: Callable[[], object],
         took: float,
         way: str = WAY,
+        island: Island | None = None,
+        among: int = 1,
     ) -> Pace | None:
-        """Time a program beside onnxruntime; None if that can't be done in time or undisturbed."""
-        if self._options.tune == "off" or self.island.saturation:
+        """Time a program beside onnxruntime; None if that can't be done in time or undisturbed.
+
+        With an island, one of so many, it is not the whole model that is timed.
+        """
+        theirs = island or self.island
+        if self._options.tune == "off" or theirs.saturation:
             return None
         try:
             spent, _ = timed(ours)
@@ -109,9 +114,9 @@ class Rival:
             return None
         measured = None
         if self._options.tune == "full" or _CALLS * spent < max(self._left, took):
-            seconds = max(self._long, _CALLS / 2 * spent)
+            seconds = max(_LONG / among, _CALLS / 2 * spent)
             try:
-                measured = Pace.measured(ours, partial(self.island, *arrays), seconds)
+                measured = Pace.measured(ours, partial(theirs, *arrays), seconds)
             except Exception:  # onnxruntime does not take the model, or these numbers
                 self._left = 0.0
                 return None
@@ -122,13 +127,6 @@ class Rival:
         if counts is None or counts.slow is None:
             self._island = None  # its memory
         return counts
-
-    def of_region(self, section: Section, island: Island, regions: int) -> Rival:
-        """Return the rival of one of the regions, which share the time."""
-        made = Rival(self._model, section, self._options)
-        made._island, made.paces = island, self.paces
-        made._left, made._long = self._left / regions, self._long / regions
-        return made
 
     def key(self, shapes: Sequence[Shape], way: str = WAY) -> Key:
         """Return by what the pace of calls with inputs of these shapes is kept."""

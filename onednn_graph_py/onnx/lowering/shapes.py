@@ -10,7 +10,16 @@ import numpy.typing as npt
 from ...frontends.recipes import expanded, transposed
 from ...model.building.host_functions import host_step
 from ...model.building.value import Value
-from ..host_steps import as_places, elements, padded, padded_shape, taken, taken_shape
+from ..host_steps import (
+    added,
+    as_data,
+    as_places,
+    elements,
+    padded,
+    padded_shape,
+    taken,
+    taken_shape,
+)
 from .table import FLOATS, Call, NotLowered, lowers
 
 
@@ -19,7 +28,9 @@ def looked_up(call: Call) -> Value:
     return _step(call, taken, taken_shape)
 
 
-def _step(call: Call, take: Callable[..., Any], shape: Callable[..., Any]) -> Value:
+def _step(
+    call: Call, take: Callable[..., Any], shape: Callable[..., Any], *operands: Value
+) -> Value:
     rank = len(call.dims(0))
     if not rank:
         raise NotLowered("the tensor has no dims")
@@ -29,7 +40,7 @@ def _step(call: Call, take: Callable[..., Any], shape: Callable[..., Any]) -> Va
     made: Value = call.b.call(
         partial(take, call.node.name or call.node.op_type, axis),
         call.value(0),
-        call.value(1),
+        *(operands or (call.value(1),)),
         outputs=partial(shape, call.dtype(0), axis),
     )
     return made
@@ -38,6 +49,20 @@ def _step(call: Call, take: Callable[..., Any], shape: Callable[..., Any]) -> Va
 @lowers("GatherElements")
 def _gather_elements(call: Call) -> Value:
     return _step(call, elements, as_places)
+
+
+@lowers("GatherND")
+def _gather_nd(call: Call) -> Value:
+    if call.attribute("batch_dims", 0) or call.dims(1)[-1:] != (1,):
+        raise NotLowered("its indices are of more than one axis: onnxruntime is faster")
+    return _step(call, taken, taken_shape, reshaped(call, call.value(1), call.dims(1)[:-1]))
+
+
+@lowers("ScatterElements")
+def _scatter_elements(call: Call) -> Value:
+    if call.attribute("reduction", "none") != "add" or call.dtype(0) != "f32":
+        raise NotLowered("it does not add f32: onnxruntime is faster")
+    return _step(call, added, as_data, call.value(1), call.value(2))
 
 
 Array = npt.NDArray[Any]
