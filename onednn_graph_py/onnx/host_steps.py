@@ -19,32 +19,28 @@ Padding = Mapping[int, Sequence[int]]  # before and behind each axis that is pad
 
 def elements(name: str, axis: int, data: Array, places: Array) -> Array:
     """Take an element along an axis, which is not negative, for each place."""
-    size = data.shape[axis]
-    if places.size and not -size <= places.min() <= places.max() < size:
-        raise InvalidIndexError(f"{name}: indices must be from {-size} to {size - 1}")
     # Along other axes, indices may have fewer elements than the data.
     kept = tuple(slice(None if d == axis else n) for d, n in enumerate(places.shape))
+    return np.take_along_axis(data[kept], _from_start(name, data.shape[axis], places), axis)
+
+
+def _from_start(name: str, size: int, places: Array) -> Array:
+    if places.size and not -size <= places.min() <= places.max() < size:
+        raise InvalidIndexError(f"{name}: indices must be from {-size} to {size - 1}")
     wide = places.astype(np.int64, copy=False)
-    return np.take_along_axis(data[kept], np.where(wide < 0, wide + size, wide), axis)
+    return np.where(wide < 0, wide + size, wide)
 
 
 def added(name: str, axis: int, data: Array, places: Array, more: Array) -> Array:
     """Add numbers to a copy of `data`, each at its place along an axis."""
-    size = data.shape[axis]
     # Along dims that Expand made, all places are the same.
     lean = places[tuple(slice(None if s else 1) for s in places.strides)]
-    if lean.size and not -size <= lean.min() <= lean.max() < size:
-        raise InvalidIndexError(f"{name}: indices must be from {-size} to {size - 1}")
+    at = [*np.ogrid[tuple(map(slice, places.shape))]]
+    at[axis] = _from_start(name, data.shape[axis], lean)
+    flat = sum(a * math.prod(data.shape[d + 1 :]) for d, a in enumerate(at))
     made = np.array(data, order="C")
-    at = np.where(lean < 0, lean + size, lean) * math.prod(data.shape[axis + 1 :])
-    for other, count in enumerate(places.shape):
-        if other != axis:
-            grid = np.arange(count) * math.prod(data.shape[other + 1 :])
-            at = at + grid.reshape(-1, *[1] * (places.ndim - other - 1))
-    # NumPy has a fast loop for one dim alone.
-    flat = np.broadcast_to(at, places.shape).reshape(-1)
-    with np.errstate(all="ignore"):
-        np.add.at(made.reshape(-1), flat, more.reshape(-1))
+    with np.errstate(all="ignore"):  # NumPy has a fast loop for one dim alone
+        np.add.at(made.reshape(-1), np.broadcast_to(flat, more.shape).reshape(-1), more.reshape(-1))
     return made
 
 

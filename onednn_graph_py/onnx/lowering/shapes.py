@@ -10,22 +10,13 @@ import numpy.typing as npt
 from ...frontends.recipes import expanded, transposed
 from ...model.building.host_functions import host_step
 from ...model.building.value import Value
-from ..host_steps import (
-    added,
-    as_data,
-    as_places,
-    elements,
-    padded,
-    padded_shape,
-    taken,
-    taken_shape,
-)
+from .. import host_steps as steps
 from .table import FLOATS, Call, NotLowered, lowers
 
 
 def looked_up(call: Call) -> Value:
     """Take slices of input 0 at the places that input 1 has, which a call determines."""
-    return _step(call, taken, taken_shape)
+    return _step(call, steps.taken, steps.taken_shape)
 
 
 def _step(
@@ -48,21 +39,23 @@ def _step(
 
 @lowers("GatherElements")
 def _gather_elements(call: Call) -> Value:
-    return _step(call, elements, as_places)
+    return _step(call, steps.elements, steps.as_places)
 
 
 @lowers("GatherND")
 def _gather_nd(call: Call) -> Value:
     if call.attribute("batch_dims", 0) or call.dims(1)[-1:] != (1,):
         raise NotLowered("its indices are of more than one axis: onnxruntime is faster")
-    return _step(call, taken, taken_shape, reshaped(call, call.value(1), call.dims(1)[:-1]))
+    return _step(
+        call, steps.taken, steps.taken_shape, reshaped(call, call.value(1), call.dims(1)[:-1])
+    )
 
 
 @lowers("ScatterElements")
 def _scatter_elements(call: Call) -> Value:
     if call.attribute("reduction", "none") != "add" or call.dtype(0) != "f32":
         raise NotLowered("it does not add f32: onnxruntime is faster")
-    return _step(call, added, as_data, call.value(1), call.value(2))
+    return _step(call, steps.added, steps.as_data, call.value(1), call.value(2))
 
 
 Array = npt.NDArray[Any]
@@ -273,8 +266,8 @@ def _pad(call: Call) -> Value:
     if mode != "constant" or x.dtype not in FLOATS or any(open_ - {a} for a in wide):
         if mode not in ("constant", "reflect", "edge", "wrap") or min(pads) < 0:
             raise NotLowered(f"its mode is {mode}, or a padding negative")
-        outputs = partial(padded_shape, wide, x.dtype)
-        step: Value = call.b.call(partial(padded, wide, mode, number), x, outputs=outputs)
+        outputs = partial(steps.padded_shape, wide, x.dtype)
+        step: Value = call.b.call(partial(steps.padded, wide, mode, number), x, outputs=outputs)
         return step
     call.need_float(x)
     for axis, (before, after) in wide.items():
