@@ -18,7 +18,8 @@ import onnx
 import onnx.parser
 import onnxruntime
 
-from onednn_graph_py.onnx.model import entry_of, load
+from onednn_graph_py.onnx.file_model import load
+from onednn_graph_py.onnx.model import entry_of
 
 HEAD = '<ir_version: 8, opset_import: ["": 17]> g '
 AIM = 1.1

@@ -6,30 +6,25 @@ missing where onnx is not installed.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..base.text.names import needs
-
 if TYPE_CHECKING:
-    from .model import OnnxModel, load
+    from .file_model import load
+    from .model import OnnxModel
     from .report import OnnxReport
 
 __all__ = ["OnnxModel", "OnnxReport", "load"]
 
-_HOMES = {"OnnxModel": "model", "OnnxReport": "report", "load": "model"}
+_HOMES = {"OnnxModel": "model", "OnnxReport": "report", "load": "file_model"}
 
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        return getattr(import_module(f".{home}", __name__), name)
-    except ModuleNotFoundError as e:
-        if e.name not in ("onnx", "onnx_ir"):
-            raise
-        raise needs(f"onnx.{name}", e.name, "onnx") from None
+    from .islands import module
+
+    return getattr(module(home, f"onnx.{name}"), name)
 
 
 def __dir__() -> list[str]:

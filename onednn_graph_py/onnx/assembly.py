@@ -13,10 +13,10 @@ from ..model.building.constant_arrays import converted, placed
 from ..model.building.foreign import HostNode
 from ..model.building.value import Value
 from ..model.running.memory_limit import MemoryLimit
-from .islands import Island
+from .islands import Island, IslandShapes
 from .lowering.table import LOWERINGS, Call, NotLowered, made_by
 from .survey import NotGeneral, Section, Survey
-from .tensors import Shape, Tensor
+from .tensors import Tensor
 
 
 class Weights:
@@ -161,40 +161,32 @@ class Assembly:
         tensors = [self.survey.tensors[v] for v in outputs]
         shapes = IslandShapes([(t.dims, t.dtype) for t in tensors])
         for index in range(len(tensors[0].shapes)):
-            shapes.enter(self.survey, index, inputs, outputs)
+            enter(shapes, self.survey, index, inputs, outputs)
         self.island_shapes.append((shapes, tuple(inputs), tuple(outputs)))
         island.promised = shapes
         before = len(self.b.contents.nodes)
-        made = self.b.call(
-            island, *(self.value(v) for v in inputs), outputs=shapes, name=island.label
-        )
+        values = [self.value(v) for v in inputs]
+        made = self.b.call(island, *values, outputs=shapes, name=island.label)
         self._place(island.nodes[0], before)
         made = made if isinstance(made, tuple) else (made,)
         self.values.update(zip(outputs, made, strict=True))
 
 
-class IslandShapes:
-    """The shapes of an island's results, by those of its operands; ONNX inferred them."""
+def enter(
+    shapes: IslandShapes,
+    found: Survey,
+    index: int,
+    inputs: Sequence[ir.Value],
+    outputs: Sequence[ir.Value],
+) -> None:
+    """Take the shapes of one of the sets of dims of a survey.
 
-    def __init__(self, general: list[tuple[Shape, str]]) -> None:
-        self.general = general
-        self.table: dict[tuple[Shape, ...], list[tuple[Shape, str]]] = {}
-
-    def enter(
-        self, found: Survey, index: int, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
-    ) -> None:
-        """Take the shapes of one of the sets of dims of a survey.
-
-        It raises NotGeneral if the same operands gave others before.
-        """
-        key = tuple(found.tensors[v].shapes[index] for v in inputs)
-        made = [(found.tensors[v].shapes[index], found.tensors[v].dtype) for v in outputs]
-        if self.table.setdefault(key, made) != made:
-            raise NotGeneral("the dims of an island's results do not follow from its operands'")
-
-    def __call__(self, *shapes: Shape) -> list[tuple[Shape, str]]:
-        """Return shapes and data types, as a host step asks for them."""
-        return self.table.get(tuple(tuple(s) for s in shapes), self.general)
+    It raises NotGeneral if the same operands gave others before.
+    """
+    key = tuple(found.tensors[v].shapes[index] for v in inputs)
+    made = [(found.tensors[v].shapes[index], found.tensors[v].dtype) for v in outputs]
+    if shapes.table.setdefault(key, made) != made:
+        raise NotGeneral("the dims of an island's results do not follow from its operands'")
 
 
 def _require_same(i: int, value: Any, result: Tensor) -> None:

@@ -19,7 +19,8 @@ import onnx.shape_inference
 from onnx.backend.base import Backend, BackendRep
 
 from ..base.errors import InvalidArgumentsError
-from .model import OnnxModel, load
+from .file_model import load
+from .model import OnnxModel
 
 __all__ = [
     "OnnxBackend",

@@ -13,7 +13,7 @@ from onnx.reference.ops.op_tile import Tile as OnnxTile
 from onnx.reference.ops.op_topk import TopK_11
 
 from ..base.errors import InvalidIndexError
-from .lowering.lookups import elements
+from .host_steps import elements
 
 Array = npt.NDArray[Any]
 

@@ -14,8 +14,8 @@ import onnx_ir as ir
 from ..blocks.compressed import Matrix
 from ..frontends.lowering import FLOATS
 from ..machine.cpu import lacks
+from .inference import name_of
 from .options import Activations
-from .tensors import name_of
 
 Array = npt.NDArray[Any]
 

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from ..base.errors import GraphFormatError
 from .loading import subgraphs
-from .tensors import TYPES, Shape, Tensor, name_of
+from .tensors import NUMPY, Shape, Tensor
 
 MOST_READ = 1024
 """Elements of known inputs that shape inference reads; shapes, axes and the like have fewer."""
@@ -24,6 +24,21 @@ _MOST_FACTORS = 16  # elements of floats that it reads, such as scales of a Resi
 
 _POOLING = frozenset({"AveragePool", "LpPool", "MaxPool"})
 """Ops in whose older opsets onnx counts a last window that begins behind the elements."""
+
+TYPES = {name: ir.DataType.from_numpy(dtype) for name, dtype in NUMPY.items()}
+"""ONNX's data types by the package's names."""
+
+NAMES = {dtype: name for name, dtype in TYPES.items()}
+"""The package's names of ONNX's data types."""
+
+
+def name_of(dtype: ir.DataType | None) -> str:
+    """Return the package's name of a data type, or ONNX's own for one that it lacks."""
+    if dtype is None:
+        return "undefined"
+    own: str = dtype.name.lower()
+    return NAMES.get(dtype, own)
+
 
 Inferred = tuple[str, "Shape | None"]
 """The data type of a result, and its dims if they follow from those of the inputs."""

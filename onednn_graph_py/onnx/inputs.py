@@ -1,29 +1,27 @@
 """What the inputs of a model may be: `InputCheck` for one, `Inputs` for all."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnx_ir as ir
 
 from ..base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 from ..model.running.arrays import by_name
 from ..ops.terms import shape_text
-from .tensors import Shape, name_of
+from .tensors import Shape
 
 
+@dataclass
 class InputCheck:
-    """What an input may be."""
+    """What an input may be; `numpy` is None for what is no tensor."""
 
-    def __init__(self, value: ir.Value, dtype: str) -> None:
-        self.name = value.name or ""
-        self.dtype = dtype
-        self.is_tensor = isinstance(value.type, ir.TensorType)
-        self.numpy = value.dtype.numpy() if value.dtype is not None and self.is_tensor else None
-        self.dims: list[Any] | None = None
-        if value.shape is not None:
-            self.dims = [d if isinstance(d, int) else d.value for d in value.shape]
+    name: str
+    dtype: str
+    dims: list[Any] | None
+    numpy: np.dtype[Any] | None
+    is_tensor: bool = True
 
     def __str__(self) -> str:
         if self.dims is None:
@@ -91,9 +89,9 @@ class InputCheck:
 class Inputs:
     """The inputs of a model, in its order; `defaults` are those that have weights as defaults."""
 
-    def __init__(self, model: str, values: Iterable[ir.Value], defaults: Iterable[str]) -> None:
+    def __init__(self, model: str, checks: Iterable[InputCheck], defaults: Iterable[str]) -> None:
         self.model = model
-        self.checks = {v.name or "": InputCheck(v, name_of(v.dtype)) for v in values}
+        self.checks = {c.name: c for c in checks}
         given = set(defaults)
         self.required = tuple(n for n in self.checks if n not in given)
 

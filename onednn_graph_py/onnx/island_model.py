@@ -12,8 +12,9 @@ import onnx.version_converter
 import onnx_ir as ir
 
 from ..base.errors import UnimplementedError
-from .loading import subgraphs
-from .tensors import TYPES
+from .inference import TYPES
+from .islands import IslandModel
+from .loading import proto_graphs, subgraphs
 
 _NEWER = "newer"  # the domain of nodes that the version converter has to leave as they are
 
@@ -63,6 +64,16 @@ def model_of(
         ir_version=ir_version,
     )
     return _converted(model, newest) if convert else model
+
+
+def island_model(model: onnx.ModelProto) -> IslandModel:
+    """Return a model as islands run it."""
+    return IslandModel(
+        model.SerializeToString(),
+        tuple(i.name for i in model.graph.input),
+        tuple(o.name for o in model.graph.output),
+        frozenset(n.op_type for g in proto_graphs(model.graph) for n in g.node),
+    )
 
 
 def _weight(array: npt.NDArray[Any], name: str) -> onnx.TensorProto:

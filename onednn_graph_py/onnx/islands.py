@@ -2,25 +2,79 @@
 
 from __future__ import annotations
 
+import base64
 import ctypes
+import importlib
 import importlib.metadata
 import importlib.util
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import asdict
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 
 from .._core import num_threads
-from ..base.errors import ExecutionError, InvalidShapeError, UnimplementedError
+from ..base.errors import ExecutionError, InvalidGraphError, InvalidShapeError, UnimplementedError
 from ..base.processes.forked import renew_in_forks
+from ..base.text.names import needs
 from ..machine.cpu import largest_int8_weight
-from .loading import proto_graphs
+from ..serialization.model_file import decoded, encoded
 from .options import Options
 from .tensors import Shape
+
+Place: TypeAlias = int | npt.NDArray[Any]
+
+
+class Wiring:
+    """Computes a section's outputs for one set of dims.
+
+    - `runner`: takes arrays, and returns one or a tuple; None if it has nothing to compute
+    - `reads`: what it takes: an input of the section by its number, or what is known
+    - `results`: the outputs: one of the runner's by its number, an input by its own, inverted (~),
+      or what is known
+    - `inputs`: how many the section has
+    """
+
+    def __init__(
+        self,
+        runner: Callable[..., Any] | None,
+        reads: Sequence[Place],
+        results: Sequence[Place],
+        inputs: int,
+    ) -> None:
+        self.runner, self.inputs = runner, inputs
+        self.reads, self.results = [*reads], [*results]
+        taken = [r for r in results if isinstance(r, int) and r >= 0]
+        self._repeated = len(set(taken)) < len(taken)  # outputs do not share memory
+        # Something reads each of the runner's outputs.
+        straight = _are_all(reads, inputs) and _are_all(results, len(results))
+        self.direct = self._call if runner is None or not straight else runner
+
+    def __call__(self, given: Sequence[Any]) -> list[Any]:
+        """Compute the outputs of what the section's inputs are."""
+        made: Any = ()
+        if self.runner is not None:
+            made = self.runner(*[given[r] if isinstance(r, int) else r for r in self.reads])
+            made = made if isinstance(made, tuple) else (made,)
+        return [self._result(r, given, made) for r in self.results]
+
+    def _call(self, *given: Any) -> Any:
+        made = self(given)
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def _result(self, place: Place, given: Sequence[Any], made: Sequence[Any]) -> Any:
+        if isinstance(place, int) and place >= 0:
+            return np.array(made[place]) if self._repeated else made[place]
+        taken = given[~place] if isinstance(place, int) else place
+        return np.array(taken) if isinstance(taken, np.ndarray) else taken  # a sequence
+
+
+def _are_all(places: Sequence[Place], count: int) -> bool:
+    return all(isinstance(p, int) for p in places) and [*places] == [*range(count)]
+
 
 ONLY_IN_REFERENCE = ("bfloat16", "float8", "float4", "int4", "int2")
 """Parts of the names of data types that onnxruntime does not take as NumPy's arrays."""
@@ -31,6 +85,18 @@ INTEGER_PRODUCTS = frozenset({"ConvInteger", "MatMulInteger", "QLinearConv", "QL
 
 FUSED_TO_INTEGERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 """Ops around products that onnxruntime's optimizations make such products of."""
+
+MOST_KEPT = 1 << 20  # bytes of an island that a file's header may hold
+
+
+def module(name: str, what: str) -> Any:
+    """Import a module of this folder, which may need onnx for what is named."""
+    try:
+        return importlib.import_module(f"{__package__}.{name}")
+    except ModuleNotFoundError as e:
+        if e.name not in ("onnx", "onnx_ir"):
+            raise
+        raise needs(what, e.name, "onnx") from None
 
 
 def has_onnxruntime() -> bool:
@@ -62,6 +128,27 @@ class Misinferred(InvalidShapeError):
         self.nodes = island.nodes
 
 
+class IslandShapes:
+    """The shapes of an island's results, by those of its operands; ONNX inferred them."""
+
+    def __init__(self, general: list[tuple[Shape, str]]) -> None:
+        self.general = general
+        self.table: dict[tuple[Shape, ...], list[tuple[Shape, str]]] = {}
+
+    def __call__(self, *shapes: Shape) -> list[tuple[Shape, str]]:
+        """Return shapes and data types, as a host step asks for them."""
+        return self.table.get(tuple(tuple(s) for s in shapes), self.general)
+
+
+class IslandModel(NamedTuple):
+    """An ONNX model, serialized, with its inputs, outputs and kinds of ops."""
+
+    serialized: bytes
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    kinds: frozenset[str]
+
+
 class Island:
     """A model that runs outside of oneDNN; the options' `fallback` says what runs it.
 
@@ -70,20 +157,20 @@ class Island:
 
     def __init__(
         self,
-        model: onnx.ModelProto,
+        model: IslandModel,
         label: str,
         options: Options,
         weights: Mapping[str, npt.NDArray[Any]] | None = None,
     ) -> None:
         self.model = model
-        self._weights = weights
+        self.weights = weights
         self.label = label
         self.options = options
-        self.names = [i.name for i in model.graph.input]
+        self.names = list(model.inputs)
         self.nodes: tuple[Any, ...] = ()
-        self._outputs = [o.name for o in model.graph.output]
+        self._outputs = list(model.outputs)
         self._right: list[Shape] = []  # shapes of a call that were as promised
-        self.promised: Callable[..., list[tuple[Any, str]]] | None = None
+        self.promised: IslandShapes | None = None
         self.runs_in = ""
         self._run: Any = None
         self._worked = False
@@ -98,7 +185,18 @@ class Island:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:
-        return _restored, (self.model.SerializeToString(), self.label, self.options)
+        return Island, (self.model, self.label, self.options)
+
+    def kept(self) -> Any:
+        """Return what JSON can hold of it, for `from_file`."""
+        nodes, _, outputs, kinds = self.model
+        if len(nodes) > MOST_KEPT:
+            raise InvalidGraphError(f"{self.label} is too large for a file's header")
+        shapes = self.promised
+        promised = None if shapes is None else [shapes.general, [*shapes.table.items()]]
+        text, ops = base64.b64encode(nodes).decode(), sorted(kinds)
+        options = asdict(self.options)
+        return encoded([text, self.names, outputs, ops, self.label, options, promised])
 
     def __call__(self, *arrays: npt.NDArray[Any]) -> Any:
         """Run it: arrays in the order of its inputs; one array, or a tuple."""
@@ -134,7 +232,7 @@ class Island:
     def _in_reference(self, arrays: dict[str, Any], error: Exception) -> Any:
         """Run what onnxruntime has never run, and fails at; else raise."""
         failure = ExecutionError(f"{self.label} fails in {self.runs_in}: {error}")
-        only = self.options.fallback == "onnxruntime" or self._weights is not None
+        only = self.options.fallback == "onnxruntime" or self.weights is not None
         if only or self.runs_in != "onnxruntime" or self._worked:
             raise failure from error
         try:
@@ -150,7 +248,7 @@ class Island:
 
         from .corrections import CORRECTED
 
-        run = ReferenceEvaluator(self.model, new_ops=[*CORRECTED.values()]).run
+        run = ReferenceEvaluator(self.model.serialized, new_ops=[*CORRECTED.values()]).run
 
         def arrays(names: list[str], given: dict[str, Any]) -> list[Any]:
             return [np.asarray(m) if isinstance(m, np.generic) else m for m in run(names, given)]
@@ -162,9 +260,8 @@ class Island:
         """Say why onnxruntime would compute the island wrongly here; "" if it would not."""
         if largest_int8_weight() == 127:
             return ""
-        kinds = {n.op_type for g in proto_graphs(self.model.graph) for n in g.node}
-        more = FUSED_TO_INTEGERS if self._weights is not None else frozenset()
-        found = ", ".join(sorted(kinds & (INTEGER_PRODUCTS | more)))
+        more = FUSED_TO_INTEGERS if self.weights is not None else frozenset()
+        found = ", ".join(sorted(self.model.kinds & (INTEGER_PRODUCTS | more)))
         return found and f"without VNNI onnxruntime's sums saturate in {found}"
 
     def _start(self) -> None:
@@ -177,7 +274,7 @@ class Island:
                 return
             except Exception as e:  # onnxruntime has a class for each of its statuses
                 why = f"onnxruntime: {e}"
-                if self.options.fallback == "onnxruntime" or self._weights is not None:
+                if self.options.fallback == "onnxruntime" or self.weights is not None:
                     raise UnimplementedError(f"{self.label}: {why}") from e
         try:
             self._run, self.runs_in = self._evaluator(), "onnx.reference"
@@ -192,21 +289,19 @@ class Island:
         options.intra_op_num_threads = self.options.threads or num_threads()
         if self.options.activations != "int8":  # it rounds what integers multiply
             options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
-        if self._weights is not None:  # as a user would run it, but that it disturbs nobody else
+        if self.weights is not None:  # as a user would run it, but that it disturbs nobody else
             options.add_session_config_entry("session.force_spinning_stop", "1")
-            values = map(onnxruntime.OrtValue.ortvalue_from_numpy, self._weights.values())
-            options.add_external_initializers([*self._weights], [*values])
+            values = map(onnxruntime.OrtValue.ortvalue_from_numpy, self.weights.values())
+            options.add_external_initializers([*self.weights], [*values])
         else:
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        if self._weights is None and any(
-            n.op_type == "QuantizeLinear" for g in proto_graphs(self.model.graph) for n in g.node
-        ):
+        if self.weights is None and "QuantizeLinear" in self.model.kinds:
             # It takes out a Clip and a Relu before one, which changes numbers if its scale is
             # negative, and makes products whose sums saturate.
             level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
             options.graph_optimization_level = level
         session = onnxruntime.InferenceSession(
-            self.model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            self.model.serialized, options, providers=["CPUExecutionProvider"]
         )
         types = {edge.type for edge in (*session.get_inputs(), *session.get_outputs())}
         refused = [t for t in types if any(name in t for name in ONLY_IN_REFERENCE)]
@@ -215,5 +310,12 @@ class Island:
         return session.run
 
 
-def _restored(serialized: bytes, label: str, options: Options) -> Island:
-    return Island(onnx.ModelProto.FromString(serialized), label, options)
+def from_file(record: Any, weights: Mapping[str, Any] | None = None) -> Island:
+    """Return the island of which a file has what `kept` says."""
+    nodes, inputs, outputs, kinds, label, options, promised = decoded(record)
+    model = IslandModel(base64.b64decode(nodes), inputs, outputs, frozenset(kinds))
+    made = Island(model, label, Options(**options), weights)
+    if promised is not None:
+        made.promised = IslandShapes(promised[0])
+        made.promised.table.update(promised[1])
+    return made

@@ -1,21 +1,133 @@
 """Make of a loaded model what is walked for each set of dims: once for all of them."""
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 
+import numpy as np
 import onnx_ir as ir
 import onnx_ir.passes.common as passes
 
 from ..base.errors import GraphFormatError
-from . import quantization
-from .budget import Budget
+from ..machine.cpu import lacks
+from . import quantized_weights
 from .composites import composed
-from .evaluation import evaluated
-from .inference import NodeFacts
+from .edits import Edits
+from .evaluation import Budget, evaluated
+from .inference import TYPES, NodeFacts
+from .integer_ops import compute_in_floats, merged, move, spell_out
 from .loading import subgraphs
 from .options import Most, Options
 from .tensors import Tensor, dtype_of
-from .widening import widened
+
+QUANTIZED = frozenset(
+    {
+        "QuantizeLinear",
+        "DequantizeLinear",
+        "DynamicQuantizeLinear",
+        "MatMulInteger",
+        "ConvInteger",
+        "MatMulNBits",
+        "DynamicQuantizeMatMul",
+        "MatMulIntegerToFloat",
+    }
+)
+
+
+def rewrite(model: ir.Model, options: Options) -> bool:
+    """Rewrite a model in place, and return whether it changed something."""
+    if not any(n.op_type in QUANTIZED or n.op_type.startswith("Q") for n in model.graph):
+        return False
+    before = _weight_bytes(model)
+    edits = Edits(model, options.activations)
+    edits.each(spell_out)
+    if options.dynamic_quantization == "f32":
+        edits.each(compute_in_floats)
+    edits.each(move)
+    if options.requantize == "merge":
+        merged(edits)
+    edits.each(quantized_weights.prepare)
+    after = _weight_bytes(model)
+    if after - before > max(before, 1 << 20):
+        warnings.warn(
+            f"weights of {before >> 20} MiB take {after >> 20} MiB, as activations are exact; with "
+            "activations='int8' they stay in 8 bits",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return True
+
+
+def _weight_bytes(model: ir.Model) -> int:
+    """Return the bytes of all weights that a node reads."""
+    every = (v.const_value for v in model.graph.initializers.values() if v.uses())
+    return sum(w.nbytes for w in every if w is not None)
+
+
+_FLOAT = ir.DataType.FLOAT
+
+
+def widened(model: ir.Model) -> None:
+    """Compute in f32 what a model has in f16 or bf16, where the CPU lacks them.
+
+    Weights are converted once; inputs and outputs keep their data types.
+    """
+    narrow = {TYPES[name] for name in ("f16", "bf16") if lacks(name)}
+    graph = model.graph
+    edges = (*graph.inputs, *graph.outputs)
+    if any(v.dtype in narrow and not isinstance(v.type, ir.TensorType) for v in edges):
+        return  # sequences
+    if any(n.op_type == "BitCast" for n in graph) or any(v.dtype is None for v in graph.outputs):
+        return  # it reads bits, or does not say what its outputs are
+    given = [(v, v.dtype) for v in graph.inputs if v.dtype in narrow]
+    wanted = [(i, v, v.dtype) for i, v in enumerate(graph.outputs) if v.dtype in narrow]
+    _widen(graph, narrow)
+    for value, dtype in given:
+        made = ir.node("Cast", [value], {"to": _FLOAT})
+        value.replace_all_uses_with(made.outputs[0], replace_graph_outputs=True)
+        made.replace_input_with(0, value)
+        value.dtype = dtype
+        graph.insert_before(graph[0], made) if len(graph) else graph.append(made)
+    for i, value, dtype in wanted:
+        made = ir.node("Cast", [graph.outputs[i]], {"to": dtype})
+        result = made.outputs[0]
+        result.dtype, result.shape = dtype, value.shape
+        if graph.outputs[i] is value:
+            result.name, value.name = value.name, f"{value.name}.wide"
+        graph.append(made)
+        graph.outputs[i] = result
+
+
+def _rounds(node: ir.Node, narrow: set[ir.DataType]) -> bool:
+    """Return whether a Cast and one behind it only round, as files do that imitate f16."""
+    to = node.attributes.get("to")
+    if node.op_type != "Cast" or to is None or to.value not in narrow:
+        return False
+    (result,) = node.outputs
+    readers = [reader.op_type for reader, _ in result.uses()]
+    return bool(readers) and set(readers) == {"Cast"} and not result.is_graph_output()
+
+
+def _widen(graph: ir.Graph, narrow: set[ir.DataType]) -> None:
+    weights = graph.initializers.values()
+    nodes = [node for node in graph if not _rounds(node, narrow)]
+    for value in (*graph.inputs, *weights, *(v for node in nodes for v in node.outputs)):
+        if value.dtype in narrow:
+            value.type = ir.TensorType(_FLOAT)
+            if value.const_value is not None:
+                value.const_value = _wide(value.const_value)
+    for node in nodes:
+        for name, attribute in node.attributes.items():
+            if attribute.type == ir.AttributeType.TENSOR and attribute.value.dtype in narrow:
+                node.attributes[name] = ir.AttrTensor(name, _wide(attribute.value))
+            elif name in ("to", "dtype", "output_dtype") and attribute.value in narrow:
+                node.attributes[name] = ir.AttrInt64(name, _FLOAT)
+        for inner in subgraphs(node):
+            _widen(inner, narrow)
+
+
+def _wide(tensor: ir.TensorProtocol) -> ir.Tensor:
+    return ir.tensor(tensor.numpy().astype(np.float32))
 
 
 def prepare(model: ir.Model, options: Options) -> None:
@@ -37,7 +149,7 @@ def prepare(model: ir.Model, options: Options) -> None:
     with contextlib.suppress(TypeError):  # it can hash no attribute that is a type
         passes.CommonSubexpressionEliminationPass()(model)
     composed(model)
-    if quantization.rewrite(model, options):
+    if rewrite(model, options):
         _fold(model, options.most)
     for node in model.graph:
         _results_apart(node)

@@ -1,10 +1,10 @@
 """What runs nodes for certain dims, or for all: `Program`."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import onnx
 import onnx_ir as ir
@@ -16,21 +16,73 @@ from ..model.building.builder import GraphBuilder
 from ..model.building.constant_arrays import unpacked
 from ..model.building.infer import infer_shapes
 from ..model.running.model import CompiledGraph
-from .assembly import Assembly, IslandShapes, Weights
-from .chains import chains, without
+from .assembly import Assembly, Weights, enter
 from .division import divided
-from .island_model import model_of
-from .islands import Island
+from .island_model import island_model, model_of
+from .islands import Island, IslandShapes, Place, Wiring
 from .lowering.table import NotLowered
 from .options import Options
 from .survey import NotGeneral, Section, Survey, read_by, why_unknown
 from .tensors import same
 
+Chain = tuple[ir.Node, ir.Value, tuple[int, ...]]
+"""The last node, what the first one reads, and the order of its dims in the result."""
+
+
+def chains(found: Survey) -> list[Chain]:
+    """Return the chains of a survey, which transpose in all of its sets of dims."""
+    return [chain for node in found.calls if (chain := _chain(node, found)) is not None]
+
+
+def _chain(last: ir.Node, found: Survey) -> Chain | None:
+    middle = _before(last, "Reshape")
+    first = None if middle is None else _before(middle, "Transpose")
+    source = None if first is None or first.op_type != "Reshape" else first.inputs[0]
+    if middle is None or first is None or source is None or first.domain:
+        return None
+    order = middle.attributes.get("perm")
+    axes = None if order is None else tuple(order.as_ints())
+    if axes is None or not axes or axes[0] != 0:
+        return None
+    values = source, first.outputs[0], last.outputs[0]
+    if any(v not in found.tensors for v in values):
+        return None
+    for given, merged, made in zip(*(found.tensors[v].shapes for v in values), strict=True):
+        ahead = len(given) - (len(axes) - 1)
+        if ahead < 1 or merged != (math.prod(given[:ahead]), *given[ahead:]):
+            return None
+        perm = (*range(ahead), *(a - 1 + ahead for a in axes[1:]))
+        if made != tuple(given[p] for p in perm):
+            return None
+    return last, source, perm
+
+
+def _before(node: ir.Node, op_type: str) -> ir.Node | None:
+    """Return what makes the first operand of a node of some type."""
+    given = node.inputs[0] if node.inputs else None
+    if node.op_type != op_type or node.domain or given is None:
+        return None
+    return given.producer()
+
+
+def without(found: Survey, given: list[Chain]) -> tuple[Survey, dict[ir.Value, ir.Value]]:
+    """Return a survey with transposes in place of chains, and what their results stand for."""
+    made = replace(found, tensors=dict(found.tensors), aliases=dict(found.aliases))
+    by_node: dict[ir.Node, ir.Node] = {}
+    stands: dict[ir.Value, ir.Value] = {}
+    for last, source, perm in given:
+        node = ir.node("Transpose", [source], {"perm": perm}, name=last.name)
+        result = node.outputs[0]
+        result.name = f"{last.outputs[0].name}/transposed"
+        made.tensors[result] = found.tensors[last.outputs[0]]
+        made.aliases[last.outputs[0]] = result
+        by_node[last] = node
+        stands[result] = last.outputs[0]
+    made.calls = [by_node.get(n, n) for n in found.calls]
+    return made, stands
+
+
 Array = npt.NDArray[Any]
-Run = Callable[[Mapping[ir.Value, Array]], list[Array]]
-"""Computes a program's outputs of arrays for the section's inputs."""
-Direct = Callable[..., Any]
-"""Takes a section's inputs, and returns its output, or a tuple of them."""
 
 
 def island_of(
@@ -65,7 +117,7 @@ def island_of(
             model.graph.node.insert(at[node.input[0]] + 1, node)
     names = list(dict.fromkeys(n.op_type for n in nodes))
     label = f"island of {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
-    made = Island(model, label, options)
+    made = Island(island_model(model), label, options)
     made.nodes = tuple(nodes)
     return made, list(inputs), outputs
 
@@ -227,7 +279,7 @@ class Program:
             return
         found = self._seen(found)
         for shapes, inputs, outputs in made.island_shapes:
-            shapes.enter(found, index, inputs, outputs)
+            enter(shapes, found, index, inputs, outputs)
         given = {made.values[v].id: found.tensors[v].shapes[index] for v in made.inputs}
         try:
             inferred = infer_shapes(made.b, given)
@@ -242,16 +294,15 @@ class Program:
         own = {mine: found.tensors[value] for mine, value in self._stands.items()}
         return replace(found, tensors={**found.tensors, **own})
 
-    def run(self, found: Survey, index: int) -> tuple[Run, Direct | None]:
+    def wiring(self, found: Survey, index: int) -> Wiring:
         """Return what runs the program for a set of dims of a survey.
 
         The model or island alone does if it has just the section's inputs and outputs. It raises
         NotGeneral if the program, which is general, can't be compiled for these dims.
         """
         found = self._seen(found)
-        names: tuple[str, ...] = ()
-        reads: Sequence[ir.Value]
-        places: dict[ir.Value, int]
+        reads: Sequence[ir.Value] = ()
+        places: dict[ir.Value, int] = {}
         runner: Callable[..., Any] | None = None
         if self.model is not None and self.assembly is not None:
             reads = self.assembly.inputs
@@ -273,56 +324,39 @@ class Program:
                     raise NotGeneral(str(e)) from e
         elif self.islands:
             reads, made = self._direct
-            if isinstance(self.islands[0].promised, IslandShapes):
-                self.islands[0].promised.enter(found, index, reads, made)
+            if self.islands[0].promised is not None:
+                enter(self.islands[0].promised, found, index, reads, made)
             places = {v: i for i, v in enumerate(made)}
-            names = tuple(str(i) for i in range(len(made)))
             runner = self.islands[0]
-        else:
-            reads, places = (), {}
-        inputs = set(self.section.inputs)
-        derived = {v: _array(found, v, index) for v in reads if v not in inputs}
-        results = [self._result(found, v, index, places) for v in self.outputs]
-        alone = len(names) == 1
-        taken = [r for r in results if isinstance(r, int)]
-        repeated = len(set(taken)) < len(taken)  # outputs do not share memory
-
-        def run(given: Mapping[ir.Value, Array]) -> list[Array]:
-            outputs: Any = ()
-            if runner is not None:
-                outputs = runner(*[derived[v] if v in derived else given[v] for v in reads])
-                if alone:
-                    outputs = (outputs,)
-            return [
-                (np.array(outputs[r]) if repeated else outputs[r])
-                if isinstance(r, int)
-                else _copied(given[r] if isinstance(r, ir.Value) else r)
-                for r in results
-            ]
-
-        direct = tuple(reads) == self.section.inputs and results == list(range(len(names)))
-        return run, runner if direct else None
+        numbers = {v: i for i, v in enumerate(self.section.inputs)}
+        return Wiring(
+            runner,
+            [numbers[v] if v in numbers else _array(found, v, index) for v in reads],
+            [self._result(found, v, index, places, numbers) for v in self.outputs],
+            len(numbers),
+        )
 
     def _result(
-        self, found: Survey, value: ir.Value, index: int, places: Mapping[ir.Value, int]
-    ) -> int | ir.Value | Array:
+        self,
+        found: Survey,
+        value: ir.Value,
+        index: int,
+        places: Mapping[ir.Value, int],
+        numbers: Mapping[ir.Value, int],
+    ) -> Place:
         """Return where an output is, or which input it is, or its numbers."""
         if value in places:
             return places[value]
         if found.tensors[value].arrays is not None:
             return _array(found, value, index)
         if self.assembly is None or value not in self.assembly.values:
-            return value
+            return ~numbers[value]
         made = self.assembly.values[value]
         if made.data is not None:
             return unpacked(made.data, made.shape, made.dtype)
         # A node that changes nothing.
         given = next(v for v in self.assembly.inputs if self.assembly.values[v] is made)
-        return given if given in self.section.inputs else _array(found, given, index)
-
-
-def _copied(given: Any) -> Any:
-    return np.array(given) if isinstance(given, np.ndarray) else given  # a sequence
+        return ~numbers[given] if given in numbers else _array(found, given, index)
 
 
 def _array(found: Survey, value: ir.Value, index: int) -> Array:

@@ -20,15 +20,14 @@ from ..machine.timing import timed
 from ..model.building.builder import GraphBuilder
 from ..model.planning.pace import Kept, Paces
 from .assembly import Assembly, Weights
-from .division import divided, first_island
-from .external import require_files
-from .islands import Misinferred
+from .division import divided, first_island, share
+from .islands import Misinferred, Wiring
 from .options import Options
-from .program import Direct, Program, Run, island_of
+from .packing import require_files
+from .program import Program, island_of
 from .rivals import Rival
 from .survey import NotGeneral, Section, Survey, read_by, survey
 from .tensors import Shape, dtype_of, shape_of
-from .work import share
 
 MOST_FAILURES = 2
 """After so many programs that should be general and are not, each set of dims gets its own."""
@@ -44,12 +43,14 @@ class Entry:
     """What runs a set of dims."""
 
     program: Program
-    run: Run
-    direct: Direct | None = None
+    run: Wiring
     tail: Tail | None = None
     pace: Pace | None = None  # of a call here, and of one in onnxruntime
 
-    def __call__(self, given: Mapping[ir.Value, Array]) -> list[Any]:
+    def __post_init__(self) -> None:
+        self.direct = self.run.direct if self.tail is None else None
+
+    def __call__(self, given: Sequence[Any]) -> list[Any]:
         """Compute the section's outputs."""
         made = self.run(given)
         return made if self.tail is None else self.tail(given, made)
@@ -90,8 +91,7 @@ class Programs:
         """Compute the section's outputs of arrays for its inputs."""
         shapes = tuple(shape_of(a) for a in arrays)
         try:
-            entry = self.entry(shapes, arrays)
-            return entry(dict(zip(self.section.inputs, arrays, strict=True)))
+            return self.entry(shapes, arrays)(arrays)
         except Misinferred as e:
             with self._lock:  # the dims of these are taken as they come
                 self.section.misinferred.update(e.nodes)
@@ -118,7 +118,7 @@ class Programs:
                 made.update(entry.tail.rest.measured)
         return made
 
-    def direct(self, shapes: tuple[Shape, ...]) -> Direct | None:
+    def direct(self, shapes: tuple[Shape, ...]) -> Callable[..., Any] | None:
         """Return what runs inputs of these shapes by itself; None before it is made."""
         found = self._entries.get(shapes)
         return None if found is None else found.direct
@@ -148,8 +148,7 @@ class Programs:
         if rival is None or pace is None or pace.slow is None:
             took, made = timed(partial(self._made, shapes))
             if rival is not None and kept is None and arrays is not None:
-                given = dict(zip(self.section.inputs, arrays, strict=True))
-                ours = partial(made.direct, *arrays) if made.direct else partial(made, given)
+                ours = partial(made.direct, *arrays) if made.direct else partial(made, arrays)
                 pace = rival.measured(shapes, arrays, ours, took)
             if rival is None or pace is None or pace.slow is None:
                 made.pace = pace
@@ -165,7 +164,7 @@ class Programs:
         )
         used = {id(e.program) for e in self._entries.values()}
         self.general = [p for p in self.general if id(p) in used]
-        return Entry(program, *program.run(program.found, 0), pace=pace)
+        return Entry(program, program.wiring(program.found, 0), pace=pace)
 
     def _made(self, shapes: tuple[Shape, ...]) -> Entry:
         dims = dict(zip(self.section.inputs, shapes, strict=True))
@@ -173,7 +172,7 @@ class Programs:
         for program in self.general:
             if program.fits(found):
                 try:
-                    return Entry(program, *program.run(found, 0))
+                    return Entry(program, program.wiring(found, 0))
                 except NotGeneral:
                     continue
         if not found.rest and len(self.failures) < MOST_FAILURES:
@@ -191,10 +190,10 @@ class Programs:
         """Return what runs one set of dims only."""
         if not found.rest:
             program = self._program(found, self.section.outputs)
-            return Entry(program, *program.run(found, 0))
+            return Entry(program, program.wiring(found, 0))
         tail = Tail(self, found)
         program = self._program(found, tail.reads)
-        return Entry(program, program.run(found, 0)[0], tail=tail)
+        return Entry(program, program.wiring(found, 0), tail)
 
     def _program(self, found: Survey, outputs: Sequence[ir.Value]) -> Program:
         return Program(self.section, found, outputs, self._weights, self.options, self.name)
@@ -218,7 +217,7 @@ class Programs:
                     raise NotGeneral("more runs in oneDNN with fixed dims")
                 for index in range(2):
                     program.require_shapes(program.asked, index)
-                entry = Entry(program, *program.run(program.found, 0))
+                entry = Entry(program, program.wiring(program.found, 0))
             except (NotGeneral, GraphFormatError, UnimplementedError) as e:
                 why = str(e)  # the dims that were asked for may do alone
                 continue
@@ -283,9 +282,10 @@ class Tail:
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
 
-    def __call__(self, given: Mapping[ir.Value, Array], made: Sequence[Array]) -> list[Any]:
+    def __call__(self, given: Sequence[Any], made: Sequence[Array]) -> list[Any]:
         """Compute the section's outputs from its inputs and what the program computed."""
-        at = {**given, **dict(zip(self.reads, made, strict=True))}
+        at = dict(zip(self._programs.section.inputs, given, strict=True))
+        at.update(zip(self.reads, made, strict=True))
         results = self.island(*(at[v] for v in self._inputs))
         results = results if len(self._outputs) > 1 else (results,)
         at.update(zip(self._outputs, results, strict=True))

@@ -15,10 +15,10 @@ from ..frontends.report import Partitions, latest_steps, partitions_text, produc
 from ..model.running.model import Step
 from ..ops.lookup import with_trait
 from ..ops.terms import shape_text
+from .division import operations
 from .programs import Entry, Programs, Tail
 from .survey import why_unknown
 from .tensors import Shape
-from .work import operations
 
 __all__ = ["Left", "OnnxReport", "ProgramReport", "reported"]
 

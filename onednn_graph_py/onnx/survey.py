@@ -8,13 +8,12 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from ..model.building.builder import GraphBuilder
-from .budget import Budget, memory
-from .evaluation import evaluated, require_sane
-from .external import require_files
+from .evaluation import Budget, evaluated, memory, require_sane
 from .inference import NodeFacts
 from .loading import subgraphs
 from .lowering.table import LOWERINGS, Call, made_by
 from .options import Most
+from .packing import require_files
 from .tensors import NUMPY, Shape, Tensor, dtype_of
 
 

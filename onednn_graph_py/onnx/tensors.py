@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnx_ir as ir
 
 from ..model.building.constant_arrays import ARRAY_DTYPES
 from ..model.building.value import Value
@@ -17,21 +16,6 @@ Shape = tuple[int, ...]
 
 NUMPY = ARRAY_DTYPES
 """NumPy's dtypes by the package's names; other types only islands have."""
-
-TYPES = {name: ir.DataType.from_numpy(dtype) for name, dtype in NUMPY.items()}
-"""ONNX's data types by the package's names."""
-
-NAMES = {dtype: name for name, dtype in TYPES.items()}
-"""The package's names of ONNX's data types."""
-
-
-def name_of(dtype: ir.DataType | None) -> str:
-    """Return the package's name of a data type, or ONNX's own for one that it lacks."""
-    if dtype is None:
-        return "undefined"
-    own: str = dtype.name.lower()
-    return NAMES.get(dtype, own)
-
 
 SEQUENCE = "sequence"  # stands for what is no tensor; only islands read and make it
 
@@ -62,7 +46,7 @@ def common_dims(shapes: tuple[Shape, ...]) -> Shape:
 class Tensor:
     """A value of the model, for each set of input dims that the walk has."""
 
-    dtype: str  # see `name_of`
+    dtype: str  # see `inference.name_of`
     shapes: tuple[Shape, ...]  # its dims in each set
     # its numbers in each set, if they follow from weights and dims alone
     arrays: tuple[npt.NDArray[Any], ...] | None = None

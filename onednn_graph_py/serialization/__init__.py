@@ -15,10 +15,9 @@ True
 """
 
 from .build import load, to_builder, to_graph
-from .describe import from_builder
 from .document import AttributeRecord, GraphDocument, OpRecord, TensorRecord
 from .parse import parse
-from .write import save, to_json
+from .write import from_builder, save, to_json
 
 __all__ = [
     "AttributeRecord",

@@ -42,7 +42,8 @@ from .write import save as save_graph
 _LARGEST_HEADER = 1 << 28
 _ALIGNMENT = 64  # of each constant, as builders need it to use arrays where they lie
 _PACKED = ("s4", "u4")
-_BLOCKS = f"{__name__.partition('.')[0]}.blocks."
+_PACKAGE = __name__.partition(".")[0]
+_STEPS = "onnx.host_steps"  # besides those of blocks, the functions that files name
 # What computes sizes of host steps.
 _OPERATORS: dict[str, Callable[..., Any]] = {
     **{name: getattr(operator, name) for name in ("add", "sub", "mul", "floordiv", "mod", "neg")},
@@ -79,7 +80,7 @@ def save(model: CompiledGraph, path: str | os.PathLike[str]) -> None:
         save_graph(builder, path)
         return
     header = {
-        "graph": _described(builder),
+        "graph": described(builder),
         "options": options,
         "device": device,
         "sizes": [list(map(list, shapes)) for shapes in model.sizes],
@@ -120,7 +121,8 @@ def _parts(head: bytes, constants: Sequence[memoryview]) -> Iterator[bytes | mem
 # -- the graph as JSON
 
 
-def _described(builder: GraphBuilder) -> dict[str, Any]:
+def described(builder: GraphBuilder) -> dict[str, Any]:
+    """Return a graph as JSON holds it, without the numbers of its constants."""
     c = builder.contents
     values = [*c.inputs, *c.constants.values(), *(v for n in c.nodes for v in n.outputs)]
     number = {v.id: i for i, v in enumerate(values)}
@@ -141,17 +143,19 @@ def _particulars(node: Node) -> tuple[str, Any, Any]:
     """Return a node's class, its attributes or function, and its outputs."""
     outputs = [[v.shape, v.dtype] for v in node.outputs]
     if isinstance(node, ViewNode):
-        return "view", _encoded(dict(node.attrs)), outputs
+        return "view", encoded(dict(node.attrs)), outputs
     if not isinstance(node, HostNode):
-        return "op", _encoded(dict(node.attrs)), outputs
+        return "op", encoded(dict(node.attrs)), outputs
     call = node.function
     if isinstance(node, CallNode) and isinstance(call, HostFunction):
-        record = [call.op, _encoded(call.args), _encoded(call.kwargs), call.read, call.made]
+        record = [call.op, encoded(call.args), encoded(call.kwargs), call.read, call.made]
         return "call" if type(call) is HostFunction else "front end's call", record, ()
+    if hasattr(call, "kept"):
+        return "island", call.kept(), ()
     try:
         if isinstance(node, CallNode):
-            return "block's call", [_encoded(call), _encoded(node.declared)], ()
-        return "block's update", [_encoded(call)], ()
+            return "block's call", [encoded(call), encoded(node.declared)], ()
+        return "block's update", [encoded(call)], ()
     except InvalidGraphError as e:
         raise InvalidGraphError(
             f"host step {node.label} made at {node.where}: {e}; only functions of NumPy and of "
@@ -166,11 +170,15 @@ def _name_of(function: Callable[..., Any]) -> str:
     return name
 
 
-def _block_function(module: str, name: str, args: list[Any], options: dict[str, Any]) -> Any:
-    if not module.isidentifier() or not name.isidentifier():
-        raise ValueError(f"{module}.{name} is no function of a block")
-    found = getattr(import_module(_BLOCKS + module), name, None)
-    if not isinstance(found, FunctionType) or found.__module__ != _BLOCKS + module:
+def _holds_steps(module: str) -> bool:
+    return module == _STEPS or (module.startswith("blocks.") and module[7:].isidentifier())
+
+
+def _step_function(module: str, name: str, args: list[Any], options: dict[str, Any]) -> Any:
+    found = None
+    if _holds_steps(module) and name.isidentifier():
+        found = getattr(import_module(f"{_PACKAGE}.{module}"), name, None)
+    if not isinstance(found, FunctionType) or found.__module__ != f"{_PACKAGE}.{module}":
         raise ValueError(f"{module}.{name} is no function of a block")
     return partial(found, *args, **options)
 
@@ -199,33 +207,34 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "extent": Extent,
     "size": _size,
     "dtype": np.dtype,
-    "function": _block_function,
+    "function": _step_function,
 }
 
 
 def _encoded_function(value: Any) -> list[Any]:
-    """Return a function of `blocks` by its name, with the arguments that it has already."""
+    """Return a function by its name, with the arguments that it has already."""
     args, options = [], {}
     if isinstance(value, partial):
         value, args, options = value.func, list(value.args), value.keywords
     module, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
-    if not module.startswith(_BLOCKS) or not name.isidentifier():
+    module = module.removeprefix(f"{_PACKAGE}.")
+    if not _holds_steps(module) or not name.isidentifier():
         raise InvalidGraphError(f"a file of a model can't hold the function {value!r}")
-    return [module.removeprefix(_BLOCKS), name, _encoded(args), _encoded(options)]
+    return [module, name, encoded(args), encoded(options)]
 
 
-def _encoded(value: Any) -> Any:
-    """Write an attribute or argument so that JSON holds it; `_decoded` reads it."""
+def encoded(value: Any) -> Any:
+    """Write an attribute or argument so that JSON holds it; `decoded` reads it."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):
-        return _encoded(value.tolist())
+        return encoded(value.tolist())
     if isinstance(value, list):
-        return [_encoded(v) for v in value]
+        return [encoded(v) for v in value]
     if isinstance(value, Mapping):
-        return {"": [[k, _encoded(v)] for k, v in value.items()]}
+        return {"": [[k, encoded(v)] for k, v in value.items()]}
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return {"dtype": [np.dtype(value).name]}
     if isinstance(value, (FunctionType, partial)):
@@ -233,18 +242,19 @@ def _encoded(value: Any) -> Any:
     if type(value) not in _TAGS:
         raise InvalidGraphError(f"a file of a model can't hold {value!r}")
     tag, parts = _TAGS[type(value)]
-    return {tag: [_encoded(v) for v in parts(value)]}
+    return {tag: [encoded(v) for v in parts(value)]}
 
 
-def _decoded(value: Any) -> Any:
+def decoded(value: Any) -> Any:
+    """Return what `encoded` wrote."""
     if isinstance(value, list):
-        return [_decoded(v) for v in value]
+        return [decoded(v) for v in value]
     if not isinstance(value, dict):
         return value
     ((tag, parts),) = value.items()
     if tag == "":
-        return {k: _decoded(v) for k, v in parts}
-    return _MAKERS[tag](*map(_decoded, parts))
+        return {k: decoded(v) for k, v in parts}
+    return _MAKERS[tag](*map(decoded, parts))
 
 
 # -- reading
@@ -258,15 +268,18 @@ def load_model(path: str) -> Any:
             constants = [*_constants(header, file.fileno())]
         measured = paces_of(header["measured"])
         sizes = [tuple(tuple(map(int, s)) for s in shapes) for shapes in header["sizes"]]
+        known_here = header["facts"] == facts()
         if "onnx" in header:
-            front_end = import_module(f"{__name__.partition('.')[0]}.onnx.model")
+            if not known_here:
+                header.pop("ready", None)  # the graphs that it chose
+            front_end = import_module(f"{_PACKAGE}.onnx.saved")
             compiled = front_end.from_file(header, constants, sizes)
         else:
-            builder, options = _built(header["graph"], constants), dict(header["options"])
+            builder, options = built(header["graph"], constants), dict(header["options"])
             compiled = partial(restored, builder, options, header["device"], None, sizes)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as e:
         raise GraphFormatError(f"no file of a model: {told(e)}") from None
-    if header["facts"] == facts():
+    if known_here:
         remember(measured)
     elif measured:
         warnings.warn(
@@ -317,9 +330,10 @@ def _constants(header: Mapping[str, Any], file: int) -> Iterator[tuple[npt.NDArr
         at += size
 
 
-def _built(
+def built(
     graph: Mapping[str, Any], constants: Iterable[tuple[npt.NDArray[Any], str, str]]
 ) -> GraphBuilder:
+    """Return the graph that `described` told, of its constants."""
     mode, to_int = graph["fpmath"]
     builder = GraphBuilder(graph["engine"], mode, apply_to_int=bool(to_int))
     values: list[Value] = [
@@ -330,19 +344,22 @@ def _built(
     for kind, name, where, inputs, what, attrs, outputs in graph["nodes"]:
         read = [values[i] for i in inputs]
         if what == "view":
-            made = builder.add_view(kind, read[0], _decoded(attrs))
+            made = builder.add_view(kind, read[0], decoded(attrs))
         elif what == "block's update":
-            made = builder.update(_decoded(attrs)[0], *read, name=name)
+            made = builder.update(decoded(attrs)[0], *read, name=name)
         elif what == "block's call":
-            function, declared = _decoded(attrs)
+            function, declared = decoded(attrs)
             made = builder.call(function, *read, outputs=declared, name=name)
+        elif what == "island":
+            island = import_module(f"{_PACKAGE}.onnx.islands").from_file(attrs)
+            made = builder.call(island, *read, outputs=island.promised, name=name)
         elif what != "op":
             call = _function(what, *attrs)
             made = builder.call(call, *read, outputs=call.outputs, name=name)
         else:
             specs = [(None if s is None else tuple(s), t) for s, t in outputs]
             made = builder.add_op(
-                kind, read, _decoded(attrs), outputs=specs, name=name or None, where=where
+                kind, read, decoded(attrs), outputs=specs, name=name or None, where=where
             )
         if made is not None:  # an End has no output
             values += made if isinstance(made, tuple) else [made]
@@ -354,9 +371,9 @@ def _function(what: str, op: str, args: Any, kwargs: Any, read: Any, made: Any) 
     table: Container[str] = _FUNCTIONS
     kind = HostFunction
     if what != "call":
-        calls = import_module(f"{__name__.partition('.')[0]}.frontends.host_calls")
+        calls = import_module(f"{_PACKAGE}.frontends.host_calls")
         table, kind = calls.HOST, calls.HostCall
     if op not in table:
         raise ValueError(f"it calls {op!r}, which is none of the functions that models call")
     results = tuple((tuple(dims), dtype) for dims, dtype in made)
-    return kind(op, tuple(_decoded(args)), _decoded(kwargs), tuple(read), results)
+    return kind(op, tuple(decoded(args)), decoded(kwargs), tuple(read), results)

@@ -30,7 +30,7 @@ _MODULES = {
     "capture": "tools.capture.command",
     "export": "tools.export.command",
     "explain": "tools.explaining.command",
-    "tune": "onnx.tools.tune_command",
+    "tune": "onnx.tools.command",
     "onnx": "onnx.tools.command",
     "selftest": "tools.selftest.command",
 }

@@ -248,9 +248,9 @@ def test_weights_are_not_copied_for_onnxruntime():
     model, weight = model_of()
     loaded = front.load(model)
     island = loaded._required._rival.island
-    assert len(island.model.SerializeToString()) < weight.nbytes / 2
-    own = loaded._model.graph.initializers["w"].const_value.numpy()
-    assert np.shares_memory(island._weights["w"], own)
+    assert len(island.model.serialized) < weight.nbytes / 2
+    own = loaded._file().model.graph.initializers["w"].const_value.numpy()
+    assert np.shares_memory(island.weights["w"], own)
 
 
 def test_the_benchmark_of_files_runs(tmp_path):

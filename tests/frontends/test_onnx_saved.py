@@ -31,6 +31,11 @@ BODIES = {
     "an open end": """(float[n,32] x) => (int64[2,k] i, float[k,5] y)
         {h = MatMul(x, w) i = NonZero(h) t = Transpose(i) f = Cast <to=1> (t)
          q = MatMul(f, v) y = Relu(q)}""",
+    "an island": "(float[n,32] x) => (float[n,24] y) {h = MatMul(x, w) c = Hardmax(h) y = Relu(c)}",
+    # A sum that sizes decide, and an output that is an input.
+    "wired": """(float[n,32] x) => (float[n,24] y, float[n,32] z)
+        {h = MatMul(x, w) k = Shape(x) f = Cast <to=1> (k) m = ReduceSum(f) g = Add(h, m)
+         y = Relu(g) z = Identity(x)}""",
     "a default": "(float[n,32] x, float[24] b) => (float[n,24] y) {h = MatMul(x, w) y = Add(h, b)}",
 }
 SHAPES = {"w": (32, 24), "v": (2, 5), "s": (3, 3), "b": (24,)}
@@ -77,7 +82,10 @@ from test_onnx_saved import listed, told
 model = og.load("m.og")
 with np.load("x.npz") as given:
     made = [a for x in given.values() for a in listed(model(x))]
+    model.report()  # which reads the nodes
+    again = [a for x in given.values() for a in listed(model(x))]
 np.savez("y.npz", *made)
+np.savez("z.npz", *again)
 print(json.dumps([len(measured), told(model)]))
 """
 
@@ -107,9 +115,67 @@ def test_another_process_computes_the_same_bits_and_measures_nothing(name, faste
     ).stdout
     assert json.loads(output) == [0, told(model)]
     assert any("the whole model" in i for p in told(model) for i in p[1]) == (faster is THERE)
+    for file in ("y.npz", "z.npz"):
+        with np.load(tmp_path / file) as made:
+            for one, other in zip(made.values(), wanted, strict=True):
+                np.testing.assert_array_equal(one, other)
+
+
+ALONE = """
+import sys, numpy as np, onednn_graph_py as og
+model = og.load("m.og")
+with np.load("x.npz") as given:
+    made = [model(**{"x": x}) for x in given.values()]
+np.savez("y.npz", *(a for m in made for a in (m if isinstance(m, tuple) else [m])))
+print(*sorted({"onnx", "onnx_ir", "onnxruntime"} & sys.modules.keys()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "faster", "needs"),
+    [
+        ("whole", HERE, ""),
+        ("whole", THERE, "onnxruntime"),
+        ("islands", HERE, "onnxruntime"),
+        ("an island", HERE, "onnxruntime"),
+        ("wired", HERE, ""),
+    ],
+)
+def test_sizes_of_a_file_need_no_more_than_their_islands(name, faster, needs, tmp_path):
+    model = front.load(model_of(name), fallback="onnxruntime" if needs else "auto")
+    inputs = [rows(7), rows(3)]
+    for x in inputs:
+        known(model, len(x), faster)
+    wanted = [a for x in inputs for a in listed(model(x))]
+    model.save(tmp_path / "m.og")
+    np.savez(tmp_path / "x.npz", *inputs)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", ALONE],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=300,
+    )
+    assert done.stdout.strip() == needs
     with np.load(tmp_path / "y.npz") as made:
         for one, other in zip(made.values(), wanted, strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+def test_a_size_that_a_file_lacks_is_compiled_of_its_nodes(tmp_path, monkeypatch):
+    model = front.load(model_of("whole"), islands="fewest").compile([(7, 32)])
+    model.save(tmp_path / "m.og")
+    loaded = og.load(tmp_path / "m.og")
+    np.testing.assert_array_equal(loaded(rows(7)), model(rows(7)))
+    with monkeypatch.context() as patched:
+        patched.delitem(sys.modules, "onednn_graph_py.onnx.file_model")
+        patched.setitem(sys.modules, "onnx_ir", None)
+        with pytest.raises(ModuleNotFoundError, match="its file has no program for needs onnx_ir"):
+            loaded(rows(4))
+    np.testing.assert_array_equal(loaded(rows(4)), model(rows(4)))
+    np.testing.assert_array_equal(loaded(rows(7)), model(rows(7)))
 
 
 def test_sizes_options_and_what_was_measured_come_back(tmp_path, monkeypatch):
@@ -193,7 +259,8 @@ def test_a_further_size_of_equal_layers_compiles_and_infers_each_form_once(tmp_p
     wanted.compile([(3, 32)]).save(tmp_path / "m.og")
     x = rows(7)
     counts = []
-    for model in (wanted, external.compile([(3, 32)]), og.load(tmp_path / "m.og")):
+    for model in (wanted, external, og.load(tmp_path / "m.og")):
+        model.compile([(3, 32)])
         with monkeypatch.context() as patched:
             groups = Counted(patched, fates, "compile_group")
             made = model(x)
@@ -273,8 +340,16 @@ def test_a_damaged_file_is_refused(tmp_path, contents, damage, match):
         (lambda h: h["sizes"].append([[5, 32], [5, 32]]), "expected the shapes of 1 inputs"),
         (lambda h: h["measured"].append([1]), "no file of a model"),
         (lambda h: h["graph"]["constants"][1].__setitem__(0, [24, 33]), "reshape"),
-        (lambda h: h["graph"]["constants"][1].__setitem__(2, "z"), "'z'"),
-        (lambda h: h["graph"]["constants"][0].__setitem__(2, "z"), "''"),
+        (lambda h: h["ready"]["required"].clear(), "expected the shapes of 0 inputs, got 1"),
+        (lambda h: h["ready"]["inputs"][0].__setitem__(1, "z"), "'z'"),
+        (lambda h: h["ready"].pop("outputs"), "'outputs'"),
+        (lambda h: h["ready"]["programs"][0][1][0].__setitem__(0, 5), "index out of range"),
+        (lambda h: h["ready"]["programs"][0][1][0][1].append([999]), "index out of range"),
+        (
+            lambda h: h["ready"]["programs"][0][0]["graph"]["constants"].clear(),
+            "index out of range",
+        ),
+        (lambda h: h["weights"].pop(""), "''"),
     ],
 )
 def test_a_header_that_makes_no_model_is_refused(tmp_path, contents, change, match):
@@ -290,4 +365,19 @@ def test_a_header_that_makes_no_model_is_refused(tmp_path, contents, change, mat
     ],
 )
 def test_nodes_that_are_no_model_are_refused(tmp_path, contents, nodes, match):
-    refused(tmp_path, rewritten(contents, lambda h: None, nodes), match)
+    without = rewritten(contents, lambda h: h.pop("ready"), nodes)
+    refused(tmp_path, without, match)
+    file = tmp_path / "m.og"
+    file.write_bytes(rewritten(contents, lambda h: None, nodes))
+    model = og.load(file)
+    model(rows(7))  # for which no nodes are read
+    for _ in range(2):
+        with pytest.raises(og.GraphFormatError, match=match):
+            model(rows(4))
+
+
+def test_weights_that_are_not_those_of_the_nodes_are_refused(tmp_path, contents):
+    file = tmp_path / "m.og"
+    file.write_bytes(rewritten(contents, lambda h: h["weights"].__setitem__("z", 1)))
+    with pytest.raises(og.GraphFormatError, match="its nodes have no weight 'z'"):
+        og.load(file).report()

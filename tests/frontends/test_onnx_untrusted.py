@@ -16,8 +16,7 @@ from onednn_graph_py.tools import command_line as cli
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 front = pytest.importorskip("onednn_graph_py.onnx")
 loading = pytest.importorskip("onednn_graph_py.onnx.loading")
-budget = pytest.importorskip("onednn_graph_py.onnx.budget")
-wire = pytest.importorskip("onednn_graph_py.onnx.wire")
+evaluation = pytest.importorskip("onednn_graph_py.onnx.evaluation")
 helper = pytest.importorskip("onnx.helper")
 numpy_helper = pytest.importorskip("onnx.numpy_helper")
 parser = pytest.importorskip("onnx.parser")
@@ -465,8 +464,8 @@ def test_what_is_not_computed_by_loading_runs_when_called(limit):
 
 
 def test_what_weights_become_is_computed_in_proportion_to_them(monkeypatch):
-    monkeypatch.setattr(budget, "MOST_COMPUTED", 0)
-    monkeypatch.setattr(budget, "MOST_WORK", 0)
+    monkeypatch.setattr(evaluation, "MOST_COMPUTED", 0)
+    monkeypatch.setattr(evaluation, "MOST_WORK", 0)
     w = numpy_helper.from_array(np.arange(1 << 14, dtype=np.float16).reshape(128, 128), "w")
     nodes = [
         helper.make_node("Cast", ["w"], ["f"], to=FLOAT),
@@ -528,7 +527,7 @@ def test_large_data_is_passed_over():
     times = []
     for _ in range(5):  # a busy machine slows down some of them
         start = time.thread_time()
-        wire.check_counts(content)
+        loading.check_counts(content)
         times.append(time.thread_time() - start)
     assert min(times) < 0.05
 

@@ -21,8 +21,8 @@ from onnx.backend.test.loader import DATA_DIR, load_model_tests
 from onnx.reference import ReferenceEvaluator
 
 from onednn_graph_py.onnx import backend
+from onednn_graph_py.onnx.host_steps import HOSTED
 from onednn_graph_py.onnx.lowering import LOWERINGS
-from onednn_graph_py.onnx.lowering.elementwise import HOSTED
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "onnx_ops.md"

@@ -1,7 +1,6 @@
 """Attention and rotary position embeddings."""
 
 import math
-from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
@@ -9,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ...base.errors import InvalidArgumentsError
 from ...blocks import masks
 from ...blocks.attention import sdpa
 from ...blocks.embedding import embedding
@@ -17,7 +15,7 @@ from ...blocks.heads import Heads
 from ...blocks.rope import rope
 from ...frontends.recipes import chosen
 from ...model.building.value import Value
-from ..tensors import Shape
+from ..host_steps import new_places, places_outputs, seen_keys, seen_of
 from .table import FLOATS, Call, NotLowered, lowers
 
 Array = npt.NDArray[Any]
@@ -95,7 +93,7 @@ def _mask(call: Call, query: Value, key: Value, new: int) -> tuple[Mask, Causal]
             return given, "bottom_right"
     if -1 in (queries, keys, past):
         raise NotLowered("the mask follows from numbers of tokens that are unknown")
-    seen = partial(_seen, queries, keys, causal, left, right)
+    seen = partial(seen_keys, queries, keys, causal, left, right)
     if not call.has(6):
         return _with(call, given, call.b.constant(seen(np.array([past])), "f32")), None
     # The numbers of keys that are no padding, for each of the batch.
@@ -104,45 +102,11 @@ def _mask(call: Call, query: Value, key: Value, new: int) -> tuple[Mask, Causal]
         return _with(call, given, call.b.constant(seen(lengths - queries, lengths), "f32")), None
     batch = (query.shape or ())[0]
     made = call.b.call(
-        partial(_seen_of, seen, queries),
+        partial(seen_of, seen, queries),
         call.value(6),
         outputs=[((batch, 1, queries, keys), "f32")],
     )
     return _with(call, given, made), None
-
-
-def _seen(
-    queries: int,
-    keys: int,
-    causal: bool,
-    left: int,
-    right: int,
-    before: Array,
-    lengths: Array | None = None,
-) -> npt.NDArray[np.float32]:
-    """Return what is added to the scores: 0 for keys that a query sees, -inf for others.
-
-    - `before`: how many keys come before the first query, for each of the batch or for all
-    - `lengths`: how many keys there are
-    """
-    place = np.arange(keys)
-    ahead = np.arange(queries)[:, None] + before.reshape(-1, 1, 1, 1) - place
-    seen = np.ones(ahead.shape, bool)
-    if causal:
-        seen &= ahead >= 0
-    if left >= 0:
-        seen &= ahead <= left
-    if right >= 0:
-        seen &= -ahead <= right
-    if lengths is not None:
-        seen &= place < lengths.reshape(-1, 1, 1, 1)
-    return np.where(seen, np.float32(0), np.float32(-np.inf))
-
-
-def _seen_of(
-    seen: Callable[[Array, Array], npt.NDArray[np.float32]], queries: int, lengths: Array
-) -> npt.NDArray[np.float32]:
-    return seen(lengths - queries, lengths)
 
 
 def _with(call: Call, given: Mask, added: Value) -> Mask:
@@ -281,7 +245,7 @@ def _group_query_attention(call: Call) -> list[Value]:
     if batch != 1 or 2 * (tables[0].shape or ())[1] != size:
         raise NotLowered("a batch's sequences may differ in length, or a head is rotated in part")
     past = [call.value(i) for i in (3, 4)] if call.has(3) and call.dims(3)[2] else []
-    places = call.b.call(_places, call.value(5), query, *past[:1], outputs=_places_outputs)
+    places = call.b.call(new_places, call.value(5), query, *past[:1], outputs=places_outputs)
     cos, sin = (call.cast(embedding(places, t), query.dtype)[:, None] for t in tables)
     interleaved = bool(call.attribute("rotary_interleaved", 0))
     query, key = (rope(x, cos, sin, interleaved=interleaved) for x in (query, key))
@@ -295,20 +259,3 @@ def _group_query_attention(call: Call) -> list[Value]:
         made = sdpa(query, key, value, causal=causal or False, scale=scale)
     made = joined_heads(call, made)
     return [made, key, value][: len(call.node.outputs)]
-
-
-def _places(lengths: Array, query: Array, past: Array | None = None) -> Array:
-    """Return the positions of the tokens of queries, (1, tokens)."""
-    before = 0 if past is None else past.shape[2]
-    keys = before + query.shape[2]
-    if int(lengths.reshape(-1)[0]) + 1 != keys:
-        raise InvalidArgumentsError(
-            f"GroupQueryAttention: seqlens_k must be {keys - 1}, the number of cached and new keys "
-            f"minus 1, got {int(lengths.reshape(-1)[0])}: padding and caches with room for more "
-            "tokens are not supported"
-        )
-    return np.arange(before, keys)[None]
-
-
-def _places_outputs(lengths: Any, query: Shape, *past: Shape) -> Any:
-    return [((1, query[2]), "s64")]

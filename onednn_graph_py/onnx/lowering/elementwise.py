@@ -5,12 +5,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...base.dtypes import array_dtype
 from ...frontends.recipes import ELEMENTWISE, chosen, clamp, gelu, power, prelu
 from ...machine.cpu import lacks
 from ...model.building.value import Value
+from ..host_steps import HOSTED, as_type, hosted
 from .table import FLOATS, Call, NotLowered, lowers
 
 
@@ -101,36 +101,6 @@ _rows(2, {"PRelu": prelu, "SwiGLU": lambda call, x, y: _gated(call, x) * y})
 
 # -- host steps, which take less time than a call of onnxruntime
 
-HOSTED = {
-    "Acos": "arccos",
-    "Acosh": "arccosh",
-    "And": "logical_and",
-    "ArgMax": "argmax",
-    "ArgMin": "argmin",
-    "Asin": "arcsin",
-    "Asinh": "arcsinh",
-    "Atan": "arctan",
-    "Atanh": "arctanh",
-    "Ceil": "ceil",
-    "Cos": "cos",
-    "Cosh": "cosh",
-    "Equal": "equal",
-    "Floor": "floor",
-    "Greater": "greater",
-    "GreaterOrEqual": "greater_equal",
-    "IsNaN": "isnan",
-    "Less": "less",
-    "LessOrEqual": "less_equal",
-    "Not": "logical_not",
-    "Or": "logical_or",
-    "Sign": "sign",
-    "Sin": "sin",
-    "Sinh": "sinh",
-    "Tan": "tan",
-    "Xor": "logical_xor",
-}
-"""NumPy's function for ops that oneDNN lacks."""
-
 _NUMBERS = {*FLOATS, "f64", "s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "boolean"}
 
 
@@ -140,23 +110,18 @@ def _step(call: Call, function: Callable[..., Any], *values: Value) -> Value:
     made = call.result_dims[0], call.result_dtypes[0]
     if not {made[1], *(v.dtype for v in values)} <= _NUMBERS or call.attribute("broadcast", 0):
         raise NotLowered("a data type is not one of NumPy's, or it broadcasts as before opset 7")
-    result: Value = call.b.call(partial(_quiet, function), *values, outputs=[made])
+    result: Value = call.b.call(function, *values, outputs=[made])
     return result
 
 
-def _quiet(function: Callable[..., Any], *arrays: npt.NDArray[Any]) -> Any:
-    with np.errstate(all="ignore"):  # NaN and infinities are numbers of ONNX
-        return function(*arrays)
-
-
 def _hosted(call: Call) -> Value:
-    function = getattr(np, HOSTED[call.node.op_type])
+    options: dict[str, Any] = {}
     if call.node.op_type in ("ArgMax", "ArgMin"):
         if call.attribute("select_last_index", 0):
             raise NotLowered("NumPy has the first of equal elements")
-        axis, kept = int(call.attribute("axis", 0)), bool(call.attribute("keepdims", 1))
-        function = partial(function, axis=axis, keepdims=kept)
-    return _step(call, function)
+        options["axis"] = int(call.attribute("axis", 0))
+        options["keepdims"] = bool(call.attribute("keepdims", 1))
+    return _step(call, partial(hosted, HOSTED[call.node.op_type], **options))
 
 
 lowers(*HOSTED)(_hosted)
@@ -198,7 +163,7 @@ def _where(call: Call) -> Value:
     try:
         return chosen(call, condition, x, y)
     except NotLowered:
-        return _step(call, np.where)
+        return _step(call, partial(hosted, "where"))
 
 
 @lowers("Cast", "CastLike")
@@ -209,11 +174,7 @@ def _cast(call: Call) -> Value:
         return call.cast(wide, to)
     if {x.dtype, to} <= {*FLOATS} and not (lacks(x.dtype) or lacks(to)):
         return call.cast(x, to)
-    return _step(call, partial(_as, array_dtype(to)), x)
-
-
-def _as(dtype: np.dtype[Any], x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    return x.astype(dtype)
+    return _step(call, partial(as_type, array_dtype(to)), x)
 
 
 @lowers("Identity")

@@ -2,10 +2,6 @@
 
 import math
 from functools import partial
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from ...blocks.attention import sdpa
 from ...blocks.embedding import embedding
@@ -13,6 +9,7 @@ from ...blocks.normalization import rms_norm
 from ...frontends.recipes import clamp, gelu, weights_or
 from ...model.building.host_functions import Extent, HostFunction, host_step
 from ...model.building.value import Value
+from ..host_steps import hidden
 from .attention import by_head, joined_heads, rotary
 from .products import conv, gemm
 from .table import Call, NotLowered, lowers
@@ -132,11 +129,6 @@ lowers("SkipLayerNormalization", domain=DOMAIN)(partial(_skip, rms=False))
 lowers("SkipSimplifiedLayerNormalization", domain=DOMAIN)(partial(_skip, rms=True))
 
 
-def _hidden(filler: float, mask: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Return what is added to scores, for a mask of (batch, keys)."""
-    return np.where(mask > 0, 0, filler).astype(np.float32)[:, None, None]
-
-
 def _mask(call: Call, i: int, keys: int) -> Value | None:
     """Return what is added to the scores by a mask of (batch, keys) in whole numbers."""
     if not call.has(i):
@@ -144,7 +136,7 @@ def _mask(call: Call, i: int, keys: int) -> Value | None:
     dims = call.dims(i)
     if len(dims) != 2 or dims[1] != keys or -1 in dims:
         raise NotLowered("only a mask with a number for each key is lowered, of known sizes")
-    hide = partial(_hidden, float(call.attribute("mask_filter_value", -10000.0)))
+    hide = partial(hidden, float(call.attribute("mask_filter_value", -10000.0)))
     made: Value = call.b.call(hide, call.value(i), outputs=[((dims[0], 1, 1, dims[1]), "f32")])
     return made
 

@@ -1,7 +1,7 @@
-"""Views, and ops that move elements."""
+"""Views, lookups, and ops that move elements."""
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,12 +10,37 @@ import numpy.typing as npt
 from ...frontends.recipes import expanded, transposed
 from ...model.building.host_functions import host_step
 from ...model.building.value import Value
-from ..tensors import Shape
-from .lookups import looked_up
+from ..host_steps import as_places, elements, padded, padded_shape, taken, taken_shape
 from .table import FLOATS, Call, NotLowered, lowers
 
+
+def looked_up(call: Call) -> Value:
+    """Take slices of input 0 at the places that input 1 has, which a call determines."""
+    return _step(call, taken, taken_shape)
+
+
+def _step(call: Call, take: Callable[..., Any], shape: Callable[..., Any]) -> Value:
+    rank = len(call.dims(0))
+    if not rank:
+        raise NotLowered("the tensor has no dims")
+    if call.dtype(0) in ("s4", "u4"):
+        raise NotLowered("4-bit integers are packed")
+    axis = call.attribute("axis", 0) % rank
+    made: Value = call.b.call(
+        partial(take, call.node.name or call.node.op_type, axis),
+        call.value(0),
+        call.value(1),
+        outputs=partial(shape, call.dtype(0), axis),
+    )
+    return made
+
+
+@lowers("GatherElements")
+def _gather_elements(call: Call) -> Value:
+    return _step(call, elements, as_places)
+
+
 Array = npt.NDArray[Any]
-Padding = Mapping[int, Sequence[int]]  # before and behind each axis that is padded
 
 _MOST_PARTS = 1024  # parts that a value is repeated as; more are left to what runs the other ops
 
@@ -223,8 +248,8 @@ def _pad(call: Call) -> Value:
     if mode != "constant" or x.dtype not in FLOATS or any(open_ - {a} for a in wide):
         if mode not in ("constant", "reflect", "edge", "wrap") or min(pads) < 0:
             raise NotLowered(f"its mode is {mode}, or a padding negative")
-        outputs = partial(_padded_shape, wide, x.dtype)
-        step: Value = call.b.call(partial(_padded, wide, mode, number), x, outputs=outputs)
+        outputs = partial(padded_shape, wide, x.dtype)
+        step: Value = call.b.call(partial(padded, wide, mode, number), x, outputs=outputs)
         return step
     call.need_float(x)
     for axis, (before, after) in wide.items():
@@ -232,28 +257,6 @@ def _pad(call: Call) -> Value:
         parts = [_filled(call, x, axis, before, number), x, _filled(call, x, axis, after, number)]
         x = joined(call, [p for p in parts if p is not None], axis)
     return x
-
-
-def _padded(wide: Padding, mode: str, number: float, x: Array) -> Array:
-    """Pad as NumPy does; its own function takes longer than most tensors are worth."""
-    if mode != "constant":
-        for axis, pair in wide.items():
-            x = x.take(_sources(x.shape[axis], *pair, mode), axis)
-        return x
-    made = np.full(_padded_shape(wide, "", x.shape)[0][0], number, x.dtype)
-    inner = [slice(wide.get(i, [0])[0], None) for i in range(x.ndim)]
-    made[tuple(inner)][tuple(map(slice, x.shape))] = x
-    return made
-
-
-def _padded_shape(wide: Padding, dtype: str, shape: Shape) -> list[tuple[Shape, str]]:
-    made = (d if d < 0 else d + sum(wide.get(i, ())) for i, d in enumerate(shape))
-    return [(tuple(made), dtype)]
-
-
-@lru_cache
-def _sources(size: int, before: int, after: int, mode: Any) -> Array:
-    return np.pad(np.arange(size), (before, after), mode)
 
 
 def _cut(x: Value, axis: int, before: int, after: int) -> Value:

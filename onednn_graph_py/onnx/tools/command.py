@@ -1,4 +1,4 @@
-"""``python -m onednn_graph_py onnx``."""
+"""``python -m onednn_graph_py onnx`` and ``tune``."""
 
 from __future__ import annotations
 
@@ -8,16 +8,23 @@ import json
 import os
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...base.errors import InvalidArgumentsError, OneDNNError, UnimplementedError
+from ...base.errors import InvalidArgumentsError, InvalidGraphError, OneDNNError, UnimplementedError
 from ...base.text.files import told
 from ...base.text.names import install_line, printable
 from ...base.text.numbers import bytes_text, seconds_text
 from ...base.text.options import add_command, add_forms, add_seed, at_least, seconds
+from ...model.building.builder import GraphBuilder
+from ...model.building.foreign import ForeignNode
+from ...model.building.value import Node, Value
+from ...model.rewriting.rebuild import Copy, Edit, Writer, rebuild
 from ...ops.terms import shape_text
+from ...serialization import load as load_graph
+from ...tools import tuning
 from ..options import RTOL, RTOL_INT8
 
 if TYPE_CHECKING:
@@ -33,6 +40,35 @@ _MORE = """\
 Dims that the model leaves open get their sizes by --set; for others a size is chosen and shown.
 Exit status: 0; 1 if a result is wrong or a call fails; 2 if the file or an option is at fault.
 """
+
+
+def _transposed(copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    return (copy.add("StaticTranspose", inputs, {"order": list(node.attrs["order"])}),)
+
+
+def _reshaped(copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    shape = list(node.outputs[0].shape or ())
+    return (copy.add("StaticReshape", inputs, {"shape": shape, "special_zero": False}),)
+
+
+_WRITERS: Mapping[str, Writer] = {"Transpose": _transposed, "Squeeze": _reshaped}
+"""oneDNN's ops for views; there are none for the others."""
+
+
+def plain(builder: GraphBuilder) -> GraphBuilder:
+    """Return a graph without host steps and views.
+
+    What they make is an input of the graph, and what they read is an output. Views that oneDNN has
+    an op for become that op.
+    """
+    nodes: Sequence[Node] = builder.nodes
+    kept = [i for i, n in enumerate(nodes) if not isinstance(n, ForeignNode) or n.kind in _WRITERS]
+    if all(isinstance(nodes[i], ForeignNode) for i in kept):
+        raise InvalidGraphError(
+            "oneDNN computes no part of the graph, so there is nothing to write"
+        )
+    writers = {i: _WRITERS[nodes[i].kind] for i in kept if isinstance(nodes[i], ForeignNode)}
+    return rebuild(builder, Edit(nodes=writers), only=frozenset(kept)).builder
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -54,7 +90,8 @@ def require_packages() -> None:
 
 def _onnx(arguments: argparse.Namespace) -> int:
     require_packages()
-    from ..model import entry_of, load
+    from ..file_model import load
+    from ..model import entry_of
     from .sizes import chosen_shapes, parsed
     from .timing import time_model
 
@@ -229,7 +266,6 @@ def _times_text(times: Times) -> str:
 
 def _write(model: OnnxModel, shapes: Mapping[str, Shape], path: str) -> None:
     from ...serialization import save
-    from ..plain import plain
 
     graph = plain(model.builder(shapes))
     save(graph, path)
@@ -328,3 +364,51 @@ def add_onnx(commands: Any) -> None:
     )
     add_seed(parser)
     parser.set_defaults(run=_onnx)
+
+
+# -- tune
+
+
+def _tune(arguments: argparse.Namespace) -> int:
+    if arguments.file.endswith(".onnx"):
+        require_packages()
+        from ..file_model import load as load_onnx
+        from .sizes import chosen_shapes, parsed
+
+        model = load_onnx(arguments.file, threads=arguments.threads, tune="full")
+        sizes = parsed(arguments.set)
+        model.compile(chosen_shapes(model.input_dims, sizes)[0])
+    elif arguments.set:
+        raise InvalidArgumentsError("--set: only an ONNX model has open dims to set")
+    else:
+        loaded = load_graph(Path(arguments.file))
+        getattr(loaded, "builder", loaded).compile(threads=arguments.threads, tune="full")
+    if arguments.form == "json":
+        print(json.dumps([m._asdict() for m in tuning.measurements()], indent=2))
+    else:
+        print(tuning.show())
+    return 0
+
+
+def add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to those of a parser."""
+    parser = add_command(
+        commands,
+        "tune",
+        "find the fastest form of each group of a model, and keep it",
+        "Time each group of a model in all forms that fit it, however long that takes, and print "
+        "all times of this machine. Models compiled later use them.",
+        "model.onnx --set batch=1",
+        more="Exit status: 0; 2 if the file or an option can't be read.",
+    )
+    parser.add_argument("file", help="an ONNX model, or a graph's JSON file")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=SIZE",
+        help="sizes of an ONNX model's open dims, such as batch=1",
+    )
+    parser.add_argument("--threads", type=at_least(1), help="threads per call")
+    add_forms(parser, json="print JSON")
+    parser.set_defaults(run=_tune)

@@ -1,17 +1,14 @@
 """How torch's ops are added to a `GraphBuilder`."""
 
-from . import elementwise, layers, normalizations, pooling, products, quantization, shapes
+from . import (  # noqa: F401  # which fill the table
+    elementwise,
+    layers,
+    normalizations,
+    pooling,
+    products,
+    quantization,
+    shapes,
+)
 from .table import LOWERINGS, Lowering, NotLowered
 
-__all__ = [
-    "LOWERINGS",
-    "Lowering",
-    "NotLowered",
-    "elementwise",
-    "layers",
-    "normalizations",
-    "pooling",
-    "products",
-    "quantization",
-    "shapes",
-]
+__all__ = ["LOWERINGS", "Lowering", "NotLowered"]
