@@ -313,9 +313,11 @@ class Island:
 def from_file(record: Any, weights: Mapping[str, Any] | None = None) -> Island:
     """Return the island of which a file has what `kept` says."""
     nodes, inputs, outputs, kinds, label, options, promised = decoded(record)
-    model = IslandModel(base64.b64decode(nodes), inputs, outputs, frozenset(kinds))
+    read, result = [*map(str, inputs)], [*map(str, outputs)]
+    model = IslandModel(base64.b64decode(nodes), read, result, frozenset(kinds))
     made = Island(model, label, Options(**options), weights)
     if promised is not None:
-        made.promised = IslandShapes(promised[0])
-        made.promised.table.update(promised[1])
+        general, table = promised
+        made.promised = IslandShapes([(s, d) for s, d in general])
+        made.promised.table.update((k, [(s, d) for s, d in row]) for k, row in table)
     return made
