@@ -172,7 +172,7 @@ class Ops:
             o.add_inputs([self.plain(t) for t in op.inputs])
             o.add_outputs([self.plain(t) for t in op.outputs])
             for name, value in op.attrs:
-                o.set_attr(name, list(value) if isinstance(value, tuple) else value)
+                o.set_attr(name, value)
             g.add_op(o)
         for t in {t for op in subject.ops for t in op.inputs}.intersection(subject.outputs):
             end = _core.op(new_id(), "End", "end")
