@@ -13,7 +13,8 @@ from ..model.building.constant_arrays import converted, placed
 from ..model.building.foreign import HostNode
 from ..model.building.value import Value
 from ..model.running.memory_limit import MemoryLimit
-from .islands import Island, IslandShapes
+from .host_steps import MOVED
+from .islands import Island, IslandShapes, Mover
 from .lowering.table import LOWERINGS, Call, NotLowered, made_by
 from .survey import NotGeneral, Section, Survey
 from .tensors import Tensor
@@ -142,11 +143,32 @@ class Assembly:
 
         fact = self.section.fact(node)
         call = Call(self.b, node, fact.version, operands, results, constant, self.may_refuse)
-        made = made_by(function(call), len(results))
+        try:
+            made = made_by(function(call), len(results))
+        except NotLowered:
+            if node.op_type not in MOVED or not self._is_moved(node):
+                raise
+            attributes = MOVED[node.op_type][1].items()
+            mover = Mover(node.op_type, {k: call.attribute(k, v) for k, v in attributes})
+            read = [v for v in node.inputs if v is not None]
+            self.island(mover, read, node.outputs)
+            return [self.values[v] for v in node.outputs]
         for i, (value, result) in enumerate(zip(made, results, strict=True)):
             if call.is_read(i):
                 _require_same(i, value, result)
         return made
+
+    def _is_moved(self, node: ir.Node) -> bool:
+        """Return whether a node moves elements by numbers that are known and differ."""
+        data, *numbers = [None if v is None else self.survey.tensors[v] for v in node.inputs]
+        if (
+            data is None
+            or data.is_empty
+            or node.attributes.get_string("mode", "constant") != "constant"
+        ):
+            return False
+        arrays = [None if t is None else t.arrays for t in numbers]
+        return None not in arrays and any(t is not None and t.fixed is None for t in numbers)
 
     def _operand(self, value: ir.Value) -> Tensor:
         made = self.survey.tensors[value]
@@ -155,7 +177,7 @@ class Assembly:
         return replace(made, value=self.values.get(value))
 
     def island(
-        self, island: Island, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
+        self, island: Island | Mover, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
     ) -> None:
         """Add a host step that runs nodes outside of oneDNN."""
         tensors = [self.survey.tensors[v] for v in outputs]
@@ -167,7 +189,8 @@ class Assembly:
         before = len(self.b.contents.nodes)
         values = [self.value(v) for v in inputs]
         made = self.b.call(island, *values, outputs=shapes, name=island.label)
-        self._place(island.nodes[0], before)
+        if island.nodes:
+            self._place(island.nodes[0], before)
         made = made if isinstance(made, tuple) else (made,)
         self.values.update(zip(outputs, made, strict=True))
 
