@@ -1,6 +1,6 @@
 """Write the nodes of a survey into a `GraphBuilder`, by the table of lowerings."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -148,11 +148,7 @@ class Assembly:
         except NotLowered:
             if node.op_type not in MOVED or not self._is_moved(node):
                 raise
-            attributes = MOVED[node.op_type][1].items()
-            mover = Mover(node.op_type, {k: call.attribute(k, v) for k, v in attributes})
-            read = [v for v in node.inputs if v is not None]
-            self.island(mover, read, node.outputs)
-            return [self.values[v] for v in node.outputs]
+            return self._moved(node, call)
         for i, (value, result) in enumerate(zip(made, results, strict=True)):
             if call.is_read(i):
                 _require_same(i, value, result)
@@ -161,14 +157,28 @@ class Assembly:
     def _is_moved(self, node: ir.Node) -> bool:
         """Return whether a node moves elements by numbers that are known and differ."""
         data, *numbers = [None if v is None else self.survey.tensors[v] for v in node.inputs]
-        if (
-            data is None
-            or data.is_empty
-            or node.attributes.get_string("mode", "constant") != "constant"
-        ):
-            return False
-        arrays = [None if t is None else t.arrays for t in numbers]
-        return None not in arrays and any(t is not None and t.fixed is None for t in numbers)
+        known = [t for t in numbers if t is not None and t.arrays is not None]
+        is_known = len(known) == len(numbers) and any(t.fixed is None for t in known)
+        mode = node.attributes.get_string("mode", "constant")
+        return is_known and mode == "constant" and data is not None and not data.is_empty
+
+    def _moved(self, node: ir.Node, call: Call) -> Sequence[Value]:
+        """Add a host step that moves elements; it reads inputs that its dims follow from, too."""
+        attributes = {k: call.attribute(k, v) for k, v in MOVED[node.op_type][1].items()}
+        read = [v for v in node.inputs if v is not None]
+        mover = Mover(node.op_type, len(read), attributes)
+        dims = self._open_dims(read)
+        for value in self.section.inputs if self._open_dims(node.outputs) - dims else ():
+            more = self._open_dims([value]) - dims
+            read += [value] if more else []
+            dims |= more
+        self.island(mover, read, node.outputs)
+        return [self.values[v] for v in node.outputs]
+
+    def _open_dims(self, values: Iterable[ir.Value]) -> set[tuple[int, ...]]:
+        """Return the dims that differ, each with its size in all sets."""
+        shapes = [self.survey.tensors[v].shapes for v in values]
+        return {d for sets in shapes for d in zip(*sets, strict=True) if len({*d}) > 1}
 
     def _operand(self, value: ir.Value) -> Tensor:
         made = self.survey.tensors[value]

@@ -324,31 +324,34 @@ class Island:
 
 
 class Mover:
-    """A node that moves elements by numbers of sizes, in NumPy, where oneDNN needs constants."""
+    """A node that moves elements by numbers of sizes, in NumPy, where oneDNN needs constants.
+
+    It reads `count` arrays; the shapes of the others tell apart what the result's are.
+    """
 
     nodes: tuple[Any, ...] = ()  # that an island would have
 
-    def __init__(self, op_type: str, options: Mapping[str, Any]) -> None:
-        self.label, self._options = op_type, options
+    def __init__(self, op_type: str, count: int, options: Mapping[str, Any]) -> None:
+        self.label, self._count, self._options = op_type, count, options
         self.promised: IslandShapes | None = None
 
     def __call__(self, *arrays: npt.NDArray[Any]) -> Any:
         """Return the result, or a tuple of them."""
-        return MOVED[self.label][0](*arrays, **self._options)
+        return MOVED[self.label][0](*arrays[: self._count], **self._options)
 
     def kept(self) -> Any:
         """Return what JSON can hold of it, for `from_file`."""
         assert self.promised is not None
-        return encoded([self.label, self._options, self.promised.kept()])
+        return encoded([self.label, self._count, self._options, self.promised.kept()])
 
 
 def from_file(record: Any, weights: Mapping[str, Any] | None = None) -> Island | Mover:
     """Return the island of which a file has what `kept` says."""
     made: Island | Mover
     *parts, promised = decoded(record)
-    if len(parts) == 2:
-        label, options = parts
-        made = Mover(label, {k: int(options[k]) for k in MOVED[label][1]})
+    if len(parts) == 3:
+        label, count, options = parts
+        made = Mover(label, int(count), {k: int(options[k]) for k in MOVED[label][1]})
     else:
         nodes, inputs, outputs, kinds, label, options = parts
         read, result = [*map(str, inputs)], [*map(str, outputs)]
