@@ -1,6 +1,6 @@
 """Write the nodes of a survey into a `GraphBuilder`, by the table of lowerings."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,8 @@ from ..model.building.constant_arrays import converted, placed
 from ..model.building.foreign import HostNode
 from ..model.building.value import Value
 from ..model.running.memory_limit import MemoryLimit
-from .islands import Island, IslandShapes
+from .host_steps import MOVED
+from .islands import Island, IslandShapes, Mover
 from .lowering.table import LOWERINGS, Call, NotLowered, made_by
 from .survey import NotGeneral, Section, Survey
 from .tensors import Tensor
@@ -142,11 +143,42 @@ class Assembly:
 
         fact = self.section.fact(node)
         call = Call(self.b, node, fact.version, operands, results, constant, self.may_refuse)
-        made = made_by(function(call), len(results))
+        try:
+            made = made_by(function(call), len(results))
+        except NotLowered:
+            if node.op_type not in MOVED or not self._is_moved(node):
+                raise
+            return self._moved(node, call)
         for i, (value, result) in enumerate(zip(made, results, strict=True)):
             if call.is_read(i):
                 _require_same(i, value, result)
         return made
+
+    def _is_moved(self, node: ir.Node) -> bool:
+        """Return whether a node moves elements by numbers that are known and differ."""
+        data, *numbers = [None if v is None else self.survey.tensors[v] for v in node.inputs]
+        known = [t for t in numbers if t is not None and t.arrays is not None]
+        is_known = len(known) == len(numbers) and any(t.fixed is None for t in known)
+        mode = node.attributes.get_string("mode", "constant")
+        return is_known and mode == "constant" and data is not None and not data.is_empty
+
+    def _moved(self, node: ir.Node, call: Call) -> Sequence[Value]:
+        """Add a host step that moves elements; it reads inputs that its dims follow from, too."""
+        attributes = {k: call.attribute(k, v) for k, v in MOVED[node.op_type][1].items()}
+        read = [v for v in node.inputs if v is not None]
+        mover = Mover(node.op_type, len(read), attributes)
+        dims = self._open_dims(read)
+        for value in self.section.inputs if self._open_dims(node.outputs) - dims else ():
+            more = self._open_dims([value]) - dims
+            read += [value] if more else []
+            dims |= more
+        self.island(mover, read, node.outputs)
+        return [self.values[v] for v in node.outputs]
+
+    def _open_dims(self, values: Iterable[ir.Value]) -> set[tuple[int, ...]]:
+        """Return the dims that differ, each with its size in all sets."""
+        shapes = [self.survey.tensors[v].shapes for v in values]
+        return {d for sets in shapes for d in zip(*sets, strict=True) if len({*d}) > 1}
 
     def _operand(self, value: ir.Value) -> Tensor:
         made = self.survey.tensors[value]
@@ -155,7 +187,7 @@ class Assembly:
         return replace(made, value=self.values.get(value))
 
     def island(
-        self, island: Island, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
+        self, island: Island | Mover, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value]
     ) -> None:
         """Add a host step that runs nodes outside of oneDNN."""
         tensors = [self.survey.tensors[v] for v in outputs]
@@ -167,7 +199,8 @@ class Assembly:
         before = len(self.b.contents.nodes)
         values = [self.value(v) for v in inputs]
         made = self.b.call(island, *values, outputs=shapes, name=island.label)
-        self._place(island.nodes[0], before)
+        if island.nodes:
+            self._place(island.nodes[0], before)
         made = made if isinstance(made, tuple) else (made,)
         self.values.update(zip(outputs, made, strict=True))
 

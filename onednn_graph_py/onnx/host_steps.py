@@ -146,6 +146,56 @@ def padded_shape(wide: Padding, dtype: str, shape: Shape) -> list[tuple[Shape, s
     return [(tuple(made), dtype)]
 
 
+def _padded_by(
+    x: Array, pads: Array, number: Array | None = None, axes: Array | None = None
+) -> Array:
+    pairs = pads.reshape(2, -1).T.tolist()
+    wide = dict(
+        zip(range(x.ndim) if axes is None else (axes % x.ndim).tolist(), pairs, strict=True)
+    )
+    kept = (wide.get(i, (0, 0)) for i in range(x.ndim))
+    index = (slice(max(-b, 0), n - max(-e, 0)) for n, (b, e) in zip(x.shape, kept, strict=True))
+    grown = {axis: [max(n, 0) for n in pair] for axis, pair in wide.items()}
+    return padded(grown, "constant", 0 if number is None else number.item(), x[tuple(index)])
+
+
+def _reshaped(x: Array, target: Array, *, allowzero: int) -> Array:
+    sizes = enumerate(target.tolist())
+    return x.reshape([n if n or allowzero else x.shape[i] for i, n in sizes])
+
+
+def _sliced(
+    x: Array, starts: Array, ends: Array, axes: Array | None = None, steps: Array | None = None
+) -> Array:
+    index = [slice(None)] * x.ndim
+    places = range(len(starts)) if axes is None else axes.tolist()
+    jumps = [1] * len(starts) if steps is None else steps.tolist()
+    for place, *ends_and_step in zip(places, starts.tolist(), ends.tolist(), jumps, strict=True):
+        index[place] = slice(*ends_and_step)
+    return x[tuple(index)]
+
+
+def _split(x: Array, sizes: Array, *, axis: int) -> tuple[Array, ...]:
+    before = (slice(None),) * (axis % x.ndim)
+    ends = np.cumsum(sizes).tolist()
+    return tuple(x[(*before, slice(b, e))] for b, e in zip([0, *ends], ends, strict=False))
+
+
+def _expanded(x: Array, target: Array) -> Array:
+    return np.ascontiguousarray(np.broadcast_to(x, np.broadcast_shapes(x.shape, target.tolist())))
+
+
+MOVED: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
+    "Expand": (_expanded, {}),
+    "Pad": (_padded_by, {}),
+    "Reshape": (_reshaped, {"allowzero": 0}),
+    "Slice": (_sliced, {}),
+    "Split": (_split, {"axis": 0}),
+    "Tile": (np.tile, {}),
+}
+"""What moves elements by numbers that follow from sizes, with its attributes."""
+
+
 @lru_cache
 def _sources(size: int, before: int, after: int, mode: Any) -> Array:
     return np.pad(np.arange(size), (before, after), mode)

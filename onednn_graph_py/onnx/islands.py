@@ -22,6 +22,7 @@ from ..base.processes.forked import renew_in_forks
 from ..base.text.names import needs
 from ..machine.cpu import largest_int8_weight
 from ..serialization.model_file import decoded, encoded
+from .host_steps import MOVED
 from .options import Options
 from .tensors import Shape
 
@@ -139,6 +140,18 @@ class IslandShapes:
         """Return shapes and data types, as a host step asks for them."""
         return self.table.get(tuple(tuple(s) for s in shapes), self.general)
 
+    def kept(self) -> Any:
+        """Return what `from_kept` reads."""
+        return [self.general, [*self.table.items()]]
+
+    @classmethod
+    def from_kept(cls, kept: Any) -> IslandShapes:
+        """Return the shapes of which a file has what `kept` says."""
+        general, table = kept
+        made = cls([(s, d) for s, d in general])
+        made.table.update((k, [(s, d) for s, d in row]) for k, row in table)
+        return made
+
 
 class IslandModel(NamedTuple):
     """An ONNX model, serialized, with its inputs, outputs and kinds of ops."""
@@ -193,7 +206,7 @@ class Island:
         if len(nodes) > MOST_KEPT:
             raise InvalidGraphError(f"{self.label} is too large for a file's header")
         shapes = self.promised
-        promised = None if shapes is None else [shapes.general, [*shapes.table.items()]]
+        promised = None if shapes is None else shapes.kept()
         text, ops = base64.b64encode(nodes).decode(), sorted(kinds)
         options = asdict(self.options)
         return encoded([text, self.names, outputs, ops, self.label, options, promised])
@@ -315,12 +328,40 @@ class Island:
         return getattr(session, "_sess", session).run
 
 
-def from_file(record: Any, weights: Mapping[str, Any] | None = None) -> Island:
+class Mover:
+    """A node that moves elements by numbers of sizes, in NumPy, where oneDNN needs constants.
+
+    It reads `count` arrays; the shapes of the others tell apart what the result's are.
+    """
+
+    nodes: tuple[Any, ...] = ()  # that an island would have
+
+    def __init__(self, op_type: str, count: int, options: Mapping[str, Any]) -> None:
+        self.label, self._count, self._options = op_type, count, options
+        self.promised: IslandShapes | None = None
+
+    def __call__(self, *arrays: npt.NDArray[Any]) -> Any:
+        """Return the result, or a tuple of them."""
+        return MOVED[self.label][0](*arrays[: self._count], **self._options)
+
+    def kept(self) -> Any:
+        """Return what JSON can hold of it, for `from_file`."""
+        assert self.promised is not None
+        return encoded([self.label, self._count, self._options, self.promised.kept()])
+
+
+def from_file(record: Any, weights: Mapping[str, Any] | None = None) -> Island | Mover:
     """Return the island of which a file has what `kept` says."""
-    nodes, inputs, outputs, kinds, label, options, promised = decoded(record)
-    model = IslandModel(base64.b64decode(nodes), inputs, outputs, frozenset(kinds))
-    made = Island(model, label, Options(**options), weights)
+    made: Island | Mover
+    *parts, promised = decoded(record)
+    if len(parts) == 3:
+        label, count, options = parts
+        made = Mover(label, int(count), {k: int(options[k]) for k in MOVED[label][1]})
+    else:
+        nodes, inputs, outputs, kinds, label, options = parts
+        read, result = [*map(str, inputs)], [*map(str, outputs)]
+        model = IslandModel(base64.b64decode(nodes), read, result, frozenset(kinds))
+        made = Island(model, label, Options(**options), weights)
     if promised is not None:
-        made.promised = IslandShapes(promised[0])
-        made.promised.table.update(promised[1])
+        made.promised = IslandShapes.from_kept(promised)
     return made

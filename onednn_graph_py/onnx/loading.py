@@ -208,7 +208,9 @@ def loaded(source: Source) -> ir.Model:
     filter_logs()
     try:
         model = _read(source)
-        _check_references(model)
+        _check_references(model.graph, 0, False)
+        for function in model.functions.values():
+            _check_references(function.graph, 0, True)
         _sort(model)
         _check_functions(model)
         count = _check_graph(model.graph, frozenset())
@@ -340,17 +342,11 @@ def subgraphs(node: ir.Node) -> list[ir.Graph]:
     return made
 
 
-def _check_references(model: ir.Model) -> None:
+def _check_references(graph: ir.Graph, depth: int, in_function: bool) -> None:
     """Raise if a graph is nested too deep, or a function's node takes one from its attributes.
 
     No op of ONNX's own needs it, and onnx_ir's walks over nodes fail where they meet it.
     """
-    _check_references_of(model.graph, 0, False)
-    for function in model.functions.values():
-        _check_references_of(function.graph, 0, True)
-
-
-def _check_references_of(graph: ir.Graph, depth: int, in_function: bool) -> None:
     if depth > MOST_DEPTH:
         raise GraphFormatError(f"subgraphs are nested deeper than {MOST_DEPTH}")
     for node in graph:
@@ -366,7 +362,7 @@ def _check_references_of(graph: ir.Graph, depth: int, in_function: bool) -> None
                     "is not supported"
                 )
         for inner in subgraphs(node):
-            _check_references_of(inner, depth + 1, in_function)
+            _check_references(inner, depth + 1, in_function)
 
 
 def _placed(tensor: ir.ExternalTensor, folder: str) -> ir.ExternalTensor:

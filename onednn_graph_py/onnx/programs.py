@@ -234,9 +234,11 @@ class Programs:
 
     def _generalized(self, dims: Mapping[ir.Value, Shape], found: Survey) -> Entry | None:
         """Make a program for all sets of dims; None if that can't be or is not worth it."""
+        # First twice the sizes, with which sums and multiples of dims stay what they are; then
+        # sizes that are not above what a model can take.
         candidates = [
-            {v: _others(s, self._unknown[v], other) for v, s in dims.items()}
-            for other in (_twice, _neighbour)
+            {v: _others(s, self._unknown[v], larger) for v, s in dims.items()}
+            for larger in (True, False)
         ]
         if self.failures and self._entries:  # then the dims that really differ
             latest = next(reversed(self._entries))
@@ -275,20 +277,11 @@ class Programs:
         return Programs(section, self._weights, self.options, self.name, unknown)
 
 
-def _others(shape: Shape, is_open: Sequence[bool] | None, other: Callable[[int], int]) -> Shape:
+def _others(shape: Shape, is_open: Sequence[bool] | None, larger: bool) -> Shape:
     """Return other sizes of the open dims."""
     flags = [True] * len(shape) if is_open is None else is_open
-    return tuple(other(d) if flag else d for d, flag in zip(shape, flags, strict=True))
-
-
-def _twice(size: int) -> int:
-    """Return a size with which sums and multiples of dims stay what they are."""
-    return 2 * size
-
-
-def _neighbour(size: int) -> int:
-    """Return a size that is not above what a model can take."""
-    return size - 1 if size > 1 else 2 * size
+    others = [2 * d if larger or d <= 1 else d - 1 for d in shape]
+    return tuple(o if flag else d for d, o, flag in zip(shape, others, flags, strict=True))
 
 
 class Tail:

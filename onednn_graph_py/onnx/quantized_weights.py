@@ -56,7 +56,8 @@ def _dequantize(edits: Edits, node: ir.Node) -> None:
             return
     if x.size * 4 > MOST_KNOWN or not _fits(x, scale, point, axis, block):
         return
-    if x.ndim == 2 and uses and all(_multiplies(u) and edits.rounds(u.node, scale) for u in uses):
+    multiply = all(u.idx == 1 and is_op(u.node, "MatMul") for u in uses)
+    if x.ndim == 2 and uses and multiply and all(edits.rounds(u.node, scale) for u in uses):
         if block or (scale.size > 1 and axis % 2 == 0):
             floats = dequantized(x, scale, point, axis, block)
             matrix = by_column(len(floats), floats.__getitem__)
@@ -70,11 +71,6 @@ def _dequantize(edits: Edits, node: ir.Node) -> None:
     edits.replace(
         node, edits.constant(dequantized(x, scale, point, axis, block).astype(made_of), name)
     )
-
-
-def _multiplies(use: ir.Usage) -> bool:
-    """Return whether a value is the second operand of a MatMul."""
-    return use.idx == 1 and is_op(use.node, "MatMul")
 
 
 def columns(x: Array, scale: Array, point: Array | None = None) -> Matrix:

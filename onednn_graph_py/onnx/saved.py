@@ -100,7 +100,7 @@ def _ready(entries: Iterable[Entry], constants: _Constants) -> list[Any]:
         if id(run.runner) not in made:
             made[id(run.runner)] = [_record(run.runner, constants), []]
         places = map(constants.places, (run.reads, run.results))
-        made[id(run.runner)][1].append([number, *places, run.inputs])
+        made[id(run.runner)][1].append([number, *places])
     return [*made.values()]
 
 
@@ -144,12 +144,15 @@ def from_file(
     outputs = tuple(map(str, ready["outputs"]))
     limit = None if options.memory_limit is None else MemoryLimit(name, options.memory_limit)
     makers = []
+    count = len(inputs.required)
     for record, wirings in ready["programs"]:
+        make, made = _maker(record, stored, limit)
+        read, result = range(count), range(-count, made)
         wired = [
-            (sizes[number], _places(reads, stored), _places(results, stored), count)
-            for number, reads, results, count in wirings
+            (sizes[number], _places(reads, read, stored), _places(results, result, stored))
+            for number, reads, results in wirings
         ]
-        makers.append((_maker(record, stored, limit), wired))
+        makers.append((make, wired))
 
     def opened() -> Any:
         return _opening(name).FileModel(_opening(name).read(nodes, weights), options, inputs)
@@ -158,32 +161,34 @@ def from_file(
         made = {}
         for make, wired in makers:
             runner = make()
-            made.update({shapes: Wiring(runner, *rest) for shapes, *rest in wired})
+            made.update({s: Wiring(runner, reads, results, count) for s, reads, results in wired})
         return OnnxModel(inputs, outputs, options, opened, made)
 
     return compiled
 
 
-def _places(places: Sequence[int | list[int]], stored: Sequence[Constant]) -> list[Place]:
-    return [p if isinstance(p, int) else stored[p[0]][0] for p in places]
+def _places(
+    places: Sequence[int | list[int]], there: range, stored: Sequence[Constant]
+) -> list[Place]:
+    return [there[there.index(p)] if isinstance(p, int) else stored[p[0]][0] for p in places]
 
 
 def _maker(
     record: Mapping[str, Any], stored: Sequence[Constant], limit: MemoryLimit | None
-) -> Callable[[], Any]:
-    """Return what compiles what `_record` told."""
+) -> tuple[Callable[[], Any], int]:
+    """Return what compiles what `_record` told, and how many results that gives."""
     if not record:
-        return lambda: None
+        return lambda: None, 0
     if "island" in record:
         numbers = record["weights"]
         weights = None if numbers is None else {n: stored[i][0] for n, i in numbers.items()}
         island = island_from(record["island"], weights)
-        return lambda: island
+        return lambda: island, len(record["island"][2])
     graph = record["graph"]
     builder = built(graph, (stored[i] for i in graph["constants"]))
     options = {**record["options"], "memory_limit": limit}
     sizes = [tuple(map(tuple, shapes)) for shapes in record["sizes"]]
-    return partial(restored, builder, options, None, None, sizes)
+    return partial(restored, builder, options, None, None, sizes), len(builder.outputs)
 
 
 def _opening(name: str) -> Any:

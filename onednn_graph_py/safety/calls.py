@@ -29,29 +29,22 @@ class Tensor(NamedTuple):
     mirror: logical_tensor  # the logical tensor itself, for messages
     data: npt.NDArray[Any] | None = None  # the elements of a constant, if they are known
 
+    def _lies(self, least: int) -> bool:
+        """Whether the dims from this size on have the strides of a contiguous array, or none."""
+        if self.strides is None or self.shape is None:
+            return True
+        pairs = enumerate(zip(self.shape, self.strides, strict=True), start=1)
+        return all(d < least or s == math.prod(self.shape[i:]) for i, (d, s) in pairs)
+
     @property
     def is_row_major(self) -> bool:
         """Whether it has no strides, or those of a contiguous array."""
-        if self.strides is None or self.shape is None:
-            return True
-        expected = 1
-        for stride, d in zip(reversed(self.strides), reversed(self.shape), strict=True):
-            if stride != expected:
-                return False
-            expected *= d
-        return True
+        return self._lies(0)
 
     @property
     def is_in_order(self) -> bool:
         """Whether it lies as a contiguous array does, whatever the strides of unit dims are."""
-        expected = 1
-        for stride, d in zip(
-            reversed(self.strides or ()), reversed(self.shape or ()), strict=False
-        ):
-            if stride != expected and d > 1:
-                return False
-            expected *= d
-        return True
+        return self._lies(2)
 
     @property
     def has_gaps(self) -> bool:

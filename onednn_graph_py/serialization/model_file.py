@@ -317,7 +317,7 @@ def _constants(header: Mapping[str, Any], file: int) -> Iterator[tuple[npt.NDArr
     records = header["graph"]["constants"]
     for (shape, dtype, name), (size, checksum) in zip(records, header["constants"], strict=True):
         at += -at % _ALIGNMENT
-        if not 0 <= size <= end - at:
+        if not isinstance(size, int) or not 0 <= size <= end - at:
             raise ValueError(f"it was cut within constant {name!r}")
         stored = mapped(file, at, size)
         if zlib.crc32(stored.data) != checksum:

@@ -4,7 +4,6 @@ Another process runs the model with oneDNN's verbose log on: oneDNN reads the se
 log would slow down this process, and it goes to standard output, which the caller may need.
 """
 
-import pickle
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -84,15 +83,14 @@ def _nothing(inputs: Sequence[npt.NDArray[Any]], outputs: Sequence[npt.NDArray[A
         output[...] = np.zeros((), output.dtype)
 
 
-def logged(packed: bytes, capacity: int) -> tuple[list[list[str]], list[str]] | str:
-    """Run a pickled job; return the keys of its steps and the log of each call, or an error.
+def logged(job: Job, capacity: int) -> tuple[list[list[str]], list[str]] | str:
+    """Run a job; return the keys of its steps and the log of each call, or an error.
 
     - `capacity`: that of the cache of constants in the caller's process
     """
     if capacity:
         _core.set_constant_tensor_cache_capacity("cpu", capacity)
     try:
-        job: Job = pickle.loads(packed)
         remember(job.paces)
         model = CompiledGraph(job.builder, **job.options)
         plan = model.specialization(job.shapes).plan
@@ -295,10 +293,9 @@ def kernels_of(jobs: Sequence[Job], *, timeout: float = 120.0) -> list[Kernels]:
 
 def _kernels(process: Isolated, job: Job, capacity: int, timeout: float) -> Kernels:
     try:
-        packed = pickle.dumps(job)
+        answer = process.call(logged, job, capacity, timeout=timeout)
     except Exception as e:  # pickling a caller's own classes may raise anything
         return Kernels(unknown=f"the model does not pickle: {e}")
-    answer = process.call(logged, packed, capacity, timeout=timeout)
     if answer[0] != "returned":
         return Kernels(unknown=failure(answer, timeout, "the process that logs"))
     return Kernels(unknown=answer[1]) if isinstance(answer[1], str) else _understood(*answer[1])

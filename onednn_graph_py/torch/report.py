@@ -112,7 +112,9 @@ class GraphReport:
             )
             if region.failure:
                 lines.append(f"    runs in torch: {region.failure}")
-            lines += _steps_text(region)
+            lines += partitions_text(region.steps, region.seconds)
+            for why in dict.fromkeys(s.why for s in region.steps if s.why):
+                lines.append(f"    {'' if why.startswith('written ') else 'not fused: '}{why}")
         if self.left:
             lines.append("  in torch:")
         for left in self.left:
@@ -182,14 +184,6 @@ UNSEEN = (
     "weights are constants: a write that torch does not count, as to weight.data, is seen in a "
     "sample of their bytes; the option freeze=False sees all"
 )
-
-
-def _steps_text(region: RegionReport) -> list[str]:
-    reasons = dict.fromkeys(s.why for s in region.steps if s.why)
-    return [
-        *partitions_text(region.steps, region.seconds),
-        *(f"    {'' if why.startswith('written ') else 'not fused: '}{why}" for why in reasons),
-    ]
 
 
 def report(compiled: Callable[..., Any] | None = None, *, seconds: float | None = None) -> Report:

@@ -274,6 +274,7 @@ def test_a_damaged_file_is_refused(tmp_path, contents, damage, match):
         (lambda h: h["graph"]["nodes"][0].__setitem__(0, "Explode"), "Explode"),
         (lambda h: h["graph"]["constants"][0].__setitem__(0, [24, 37]), "reshape"),
         (lambda h: h["graph"]["constants"][0].__setitem__(1, "f64x"), "f64x"),
+        (lambda h: h["constants"][0].__setitem__(0, 0.5), "was cut within constant"),
         (lambda h: h["options"].update(tune="sometimes"), "tune"),
         (lambda h: h["options"].update(unheard=1), "unheard"),
         (lambda h: h["measured"].append([1]), "no file of a model"),

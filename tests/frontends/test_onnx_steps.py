@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import onednn_graph_py as og
 from onednn_graph_py.base.errors import InvalidIndexError
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
@@ -106,6 +107,50 @@ def test_it_runs_between_oneDNNs_partitions(name, rows):
     (program,) = loaded.report().programs
     assert program.is_general == (rows == "n")
     assert program.partitions
+
+
+SIZE = """k = Shape (x) o = Constant <value = int64[1] {0}> () n = Gather (k, o)
+    a = Constant <value = int64[1] {2}> () d = Div (n, a) u = Constant <value = int64[1] {1}> ()"""
+BY_SIZES = {
+    "Reshape": """f = Constant <value = int64[1] {4}> () p = Mul (n, f)
+        e = Constant <value = int64[1] {3}> () s = Concat <axis = 0> (u, p, e)
+        r = Reshape (h, s) q = Softmax (r) z = Constant <value = int64[1] {12}> ()
+        t = Concat <axis = 0> (n, z) y = Reshape (q, t)""",
+    "Reshape to two dims": """e = Constant <value = int64[1] {3}> ()
+        z = Constant <value = int64[1] {4}> () s = Concat <axis = 0> (n, e, z) v = Mul (n, e)
+        r = Reshape (h, s) t = Transpose <perm = [0, 2, 1]> (r) j = Concat <axis = 0> (z, v)
+        g = Reshape <allowzero = 1> (t, j) y = Relu (g)""",
+    "Slice": "q = Slice (h, d, n, o) y = Relu (q)",
+    "Slice backwards": """m = Constant <value = int64[1] {-2}> () c = Neg (n) b = Sub (c, u)
+        q = Slice (h, d, b, o, m) y = Relu (q)""",
+    "Slice of all axes": """z = Constant <value = int64[1] {9}> () b = Concat <axis = 0> (d, u)
+        e = Concat <axis = 0> (n, z) q = Slice (h, b, e) y = Relu (q)""",
+    "Split": """r = Sub (n, d) s = Concat <axis = 0> (d, r) b, c = Split <axis = -2> (h, s)
+        p = Transpose (b) q = MatMul (p, b) e = Transpose (c) g = MatMul (e, c) y = Add (q, g)""",
+    "Expand": """p = ReduceMax <axes = [0]> (h) v = Neg (h) s = Concat <axis = 0> (n, u)
+        q = Expand (p, s) y = Add (q, v)""",
+    "Tile": "s = Concat <axis = 0> (d, u) q = Tile (h, s) y = Relu (q)",
+    "Pad": """b = Neg (d) s = Concat <axis = 0> (d, u, b, u) l = Constant <value = float {0.5}> ()
+        q = Pad (h, s, l) y = Relu (q)""",
+    "Pad of an axis": """l = Constant <value = float {0.5}> () s = Concat <axis = 0> (d, n)
+        m = Constant <value = int64[1] {-1}> () q = Pad (h, s, l, m) y = Relu (q)""",
+}
+
+
+@pytest.mark.parametrize("name", BY_SIZES)
+def test_numbers_of_sizes_move_elements_in_one_program(name, tmp_path):
+    model = model_of(SIZE + BY_SIZES[name], "n")
+    model.opset_import[0].version = 18 if "axis" in name else 17
+    counts = [5, 11, 8, 4, 9]
+    loaded = beside_onnxruntime(model, counts, fallback="error")
+    (program,) = loaded.report().programs
+    assert len(program.shapes) == len(counts)
+    assert program.partitions
+    x = np.random.default_rng(9).standard_normal((9, 5)).astype(np.float32)
+    loaded.save(tmp_path / "m.og")
+    again = og.load(tmp_path / "m.og")
+    assert again._ready
+    np.testing.assert_array_equal(again(x), loaded(x))
 
 
 REFUSED = {

@@ -19,9 +19,10 @@ from onednn_graph_py.safety.speed import (
     product_of_some_rows,
     query_blocks,
     row_by_large_matrix,
+    windows_of_pages,
 )
 
-CONVOLUTION, BLOCKS = FORMS
+CONVOLUTION, BLOCKS, PARTS = FORMS
 
 
 @pytest.fixture
@@ -334,6 +335,104 @@ def test_the_row_of_integers_is_about_some_rows_of_u8():
     assert not found((2, 96), 88, "s8") and not found((2, 96), 88, zero=3)
     assert product_of_integers.is_in(here._replace(version=(3, 13)))
     assert not product_of_integers.is_in(here._replace(isa="avx512_core"))
+
+
+# -- convolutions in parts of channels
+
+
+@pytest.mark.parametrize(("data_format", "weights_format"), [("NCX", "OIX"), ("NXC", "XIO")])
+@pytest.mark.parametrize(
+    ("channels", "space", "kernel", "strides", "pads", "parts"),
+    [
+        (512, (37,), (3,), [2], [0, 1], 2),
+        (1024, (29,), (2,), [2], [1, 0], 4),
+        (256, (5, 21), (2, 5), [1, 4], [1, 0], 2),
+    ],
+)
+def test_convolutions_whose_windows_are_pages_apart_are_sums(
+    everywhere, channels, space, kernel, strides, pads, parts, data_format, weights_format
+):
+    rank = len(space)
+    x, weights = noise(1, 3, channels, *space), noise(2, 24, channels, *kernel)
+    bias, factor = noise(3, 24), noise(4, 24, *[1] * rank)
+    exact = convolved(x, weights, bias, strides, pads)
+    other = noise(5, *exact.shape)
+    last = data_format == "NXC"
+
+    def ordered(array):
+        return np.ascontiguousarray(np.moveaxis(array, 1, -1) if last else array)
+
+    b = og.GraphBuilder()
+    values = [b.input(ordered(a).shape) for a in (x, other)]
+    y = b.convolution(
+        values[0],
+        b.constant(weights if weights_format == "OIX" else np.moveaxis(weights, (0, 1), (-1, -2))),
+        b.constant(bias),
+        strides=strides,
+        pads_begin=[pads[0]] * rank,
+        pads_end=[pads[1]] * rank,
+        dilations=[1] * rank,
+        data_format=data_format,
+        weights_format=weights_format,
+    )
+    factors = b.constant(ordered(factor[None]))
+    b.output(((y + values[1]) * factors).relu(), y.tanh())
+    model = b.compile()
+    assert sum("Convolution" in ops for ops in kinds(model)) == parts
+    assert all(PARTS in s.why for s in model.steps() if "Convolution" in s.ops)
+    found = model(ordered(x), ordered(other))
+    limit = 4 * channels * np.prod(kernel) * tolerance(channels)
+    expected = np.maximum((exact + other) * factor, 0), np.tanh(exact)
+    for one, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, ordered(wanted), atol=limit)
+    assert model.verify()
+    again = pickle.loads(pickle.dumps(model))
+    assert kinds(again) == kinds(model)
+    whole = b.compile(slow_fusions="run")
+    assert sum("Convolution" in ops for ops in kinds(whole)) == 1
+
+
+def convolved(x, weights, bias, strides, pads):
+    """Convolve in f64, window by window."""
+    rank = len(strides)
+    padded = np.pad(x.astype(np.float64), [(0, 0), (0, 0), *[tuple(pads)] * rank])
+    axes = tuple(range(2, 2 + rank))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, weights.shape[2:], axes)
+    windows = windows[(slice(None), slice(None), *(slice(None, None, s) for s in strides))]
+    operands = [1, *range(2 + rank, 2 + 2 * rank)]
+    y = np.tensordot(windows, weights, (operands, [*range(1, 2 + rank)]))
+    return np.moveaxis(y, -1, 1) + bias.reshape(-1, *[1] * rank)
+
+
+def test_the_row_of_pages_is_about_long_rows_of_windows():
+    here = current()._replace(version=(3, 7), isa="avx512_core", runtime="OpenMP")
+
+    def found(channels, length, stride=2, outputs=136, kernel=3, dtype="f32", groups=1):
+        b = og.GraphBuilder()
+        weights = np.zeros((outputs, channels // groups, kernel), np.float32)
+        x = b.input((1, channels, length), dtype)
+        b.output(
+            b.convolution(
+                x,
+                b.constant(weights, dtype),
+                strides=[stride],
+                pads_begin=[0],
+                pads_end=[0],
+                dilations=[1],
+                groups=groups,
+                data_format="NCX",
+                weights_format="OIX",
+            )
+        )
+        return windows_of_pages.find(group_of(b), here) is not None
+
+    assert found(512, 99) and found(1024, 131) and found(1024, 51, stride=1, kernel=2)
+    assert not found(512, 93)  # few windows
+    assert not found(512, 99, kernel=1) and not found(512, 99, outputs=120)
+    assert not found(480, 99) and not found(2048, 991, stride=4)  # no pages, or many
+    assert not found(512, 99, dtype="bf16") and not found(512, 99, groups=2)
+    assert not windows_of_pages.is_in(here._replace(isa="avx2"))
+    assert not windows_of_pages.is_in(here._replace(isa="avx512_core_amx"))
 
 
 # -- attention in blocks of queries

@@ -1,5 +1,6 @@
 """Functions written with NumPy: equal to NumPy's, traced without a change."""
 
+import copy
 import importlib
 import inspect
 import os
@@ -31,7 +32,7 @@ IDS = RNG.integers(0, 5, (2, 3)).astype(np.int32)
 
 def same(function, *arrays, rtol=2e-6):
     """Compare a traced function with the function itself."""
-    made, expected = og.jit(function)(*arrays), function(*arrays)
+    made, expected = og.jit(function)(*arrays), function(*map(copy.copy, arrays))
     pairs = (
         [(made, expected)]
         if not isinstance(expected, (list, tuple))
@@ -132,6 +133,18 @@ CASES = {
     "likes": (lambda x: [np.zeros_like(x) + x, np.ones_like(x) * x, np.full_like(x, 2) - x], A),
     "facts": (lambda x: x * np.size(x) + np.shape(x)[1] - np.ndim(x) + x.size + len(x), A),
     "in place": (lambda x: [written(x * 1)], A),
+    "arguments in place": (lambda x: [written(x), x * 2], A),
+    "copies": (lambda x: [*copies(x), *copies(x * 1), *copies((x * 1)[0, 0])], A),
+    "small in place": (
+        lambda x, y: [in_small(x.astype("f2"), y), in_small((x * 1).astype("f2"), y)], A[0], B[:1]
+    ),
+    "wide beside small": (
+        lambda x, y: [
+            y / x.astype("f2"), (x.astype("f2") - y).astype(int),
+            np.minimum(x.astype("f2")[0], np.array(0.5, "f4")).astype("f4"),
+        ], A[0], B[:1],
+    ),
+    "limits of integers": (lambda i: [i.clip(1), np.clip(i, None, 2), i.clip(min=1, max=3)], IDS),
     "dots": (
         lambda x, y: [
             np.einsum("...k,jk->...j", x, y), np.einsum("b...k,...k->b...", x, y),
@@ -158,6 +171,26 @@ def written(x):
     np.maximum(x, 2, out=x)
     np.exp(x * 0.5, out=x)
     alias /= alias.sum(axis=-1, keepdims=True)
+    return x
+
+
+def copies(x):
+    """Write to what NumPy copies, also where a copy has the elements and the type of its source."""
+    made = [
+        x.copy(), np.copy(x), +x, np.conjugate(x), x.astype(np.float32), x.clip(None, None), x**1,
+        np.concatenate([x]), x.sum(axis=()), np.round(x.astype(int)), x[::-1].copy()[::-1],
+    ]  # fmt: skip
+    for i, one in enumerate(made):
+        one += i + 1
+    same_array = x.astype(np.float32, copy=False)
+    twice = x * 2
+    same_array -= 5
+    return [*made, twice, x, same_array]
+
+
+def in_small(x, y):
+    x += y
+    np.multiply(x, y, out=x)
     return x
 
 
@@ -318,7 +351,9 @@ REFUSED = {
     "a float": (lambda x: float(x.sum()), TypeError, "keep x instead of float"),
     "item": (lambda x: x.sum().item(), AttributeError, "write the value itself"),
     "a write": (lambda x: x.__setitem__(0, 1), TypeError, "in place; write np.where"),
-    "out": (lambda x: np.exp(x, out=x), og.InvalidArgumentsError, "use the result instead"),
+    "out of another type": (
+        lambda x: np.exp(x, out=x.astype(int)), og.InvalidShapeError, "can't be written to"
+    ),
     "out of an array": (lambda x: np.exp(x, out=A.copy()), TypeError, "an array can't be written"),
     "an array of values": (lambda x: np.array([x, x]), TypeError, "write np.stack"),
     "several values": (

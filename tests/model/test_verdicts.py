@@ -231,9 +231,9 @@ def test_one_thread_is_tried_too(monkeypatch):
 
     original, asked = module._results, []
 
-    def results(subject, graph, arrays, threads):
+    def results(subject, arrays, threads):
         asked.append(threads)
-        return [o + (threads == 1) for o in original(subject, graph, arrays, threads)]
+        return [o + (threads == 1) for o in original(subject, arrays, threads)]
 
     monkeypatch.setattr(module, "_results", results)
     verdict = examine(replace(linear(), threads=2), Limits())

@@ -201,6 +201,20 @@ def test_ops_read_a_repeated_dim():
     np.testing.assert_array_equal(flat, np.broadcast_to(x, (3, 8, 4)).reshape(24, 4))
 
 
+@pytest.mark.parametrize("dims", [(2, 3, 17, 29), (-1, 3, -1, -1)])
+def test_ops_read_every_second_row_of_an_odd_number(dims):
+    """OneDNN refuses strides by which a channel would begin before the one before it ends."""
+    weights = numbers(4, 3, 3, 3)
+    b = og.GraphBuilder()
+    part = b.input(dims, name="x")[:, :, ::2, ::2]
+    window = dict.fromkeys(("strides", "dilations", "pads_begin", "pads_end"), (1, 1))
+    formats = {"data_format": "NCX", "weights_format": "OIX"}
+    b.output(b.convolution(part, b.constant(weights), **window, **formats))
+    model = b.compile(fallback="error")
+    for shape in [(2, 3, 17, 29), (1, 3, 33, 20)][: 2 if -1 in dims else 1]:
+        assert model.verify(numbers(*shape))
+
+
 def test_the_memory_of_a_viewed_tensor_is_not_reused_too_early():
     x = numbers(8, 64)
     b = og.GraphBuilder()

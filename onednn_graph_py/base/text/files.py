@@ -90,7 +90,9 @@ def write_whole(path: str | os.PathLike[str], contents: str | Iterable[bytes | m
         mode = None
     folder, name = os.path.split(target)
     special = os.path.abspath(path).startswith(("/dev/", "/proc/"))
-    if special or not _replaceable(target, mode) or not os.access(folder, os.W_OK):
+    if mode is not None:  # a new file takes the place only of a regular one that we could write
+        special = special or not (stat.S_ISREG(mode) and os.access(target, os.W_OK))
+    if special or not os.access(folder, os.W_OK):
         with open(path, "wb") as file:
             file.writelines(parts)
         return
@@ -107,10 +109,3 @@ def write_whole(path: str | os.PathLike[str], contents: str | Iterable[bytes | m
         if isinstance(e, OSError):
             e.filename = os.fspath(path)  # which one knows, other than that of the partial file
         raise
-
-
-def _replaceable(target: str, mode: int | None) -> bool:
-    """Whether a new file may take the place: of none, or of a regular one that we could write."""
-    if mode is None:
-        return True
-    return stat.S_ISREG(mode) and os.access(target, os.W_OK)

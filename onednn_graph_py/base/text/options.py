@@ -54,6 +54,12 @@ def add_timeout(parser: ArgumentParser, default: float, of: str) -> None:
     parser.add_argument("--timeout", type=positive, default=default, help=told)
 
 
+def add_seconds(parser: ArgumentParser, default: float, of: str) -> None:
+    """Add ``--seconds``; `of` names in the help text what they are for."""
+    told = f"{of}, in seconds (default: %(default)g)"
+    parser.add_argument("--seconds", type=seconds, default=default, help=told)
+
+
 def help_form(prog: str) -> argparse.HelpFormatter:
     """Make the formatter of a parser's help."""
     return argparse.RawDescriptionHelpFormatter(prog, width=_width())

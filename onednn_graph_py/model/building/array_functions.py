@@ -77,11 +77,29 @@ def called(name: str, *args: Any, **kwargs: Any) -> Any:
     try:
         result = None if row.ops is None else _written(row.ops, args, kwargs)
         result = host_step(row.name, args, kwargs) if result is None else result
+        shares = row.becomes in _SHARING or kwargs.get("copy") is False
+        if not shares and any(result is part for part in parts):
+            result = _copy(result)
     except OneDNNError as e:
         raise reworded(e, f"np.{row.name} at {caller()}: {e}") from e
     except (ValueError, IndexError) as e:  # of NumPy
         raise InvalidArgumentsError(f"np.{row.name} at {caller()}: {e}") from e
-    return result if target is None else target.builder.overwritten(target, result)
+    if target is None:
+        return result
+    if target.dtype in FLOATS and result.dtype in FLOATS:
+        result = in_type(result, target.dtype)
+    return target.builder.overwritten(target, result)
+
+
+# What rows become whose result NumPy lets share the memory of their argument; else it is another.
+_SHARING = ("the value itself", "a view", "views", "StaticReshape")
+
+
+def _copy(x: Value) -> Value:
+    """Copy a value, as the value or the copy may be written to; `trace` drops most copies."""
+    floats = x.dtype in FLOATS
+    result: Value = x.builder.op("Reorder", x) if floats else host_step("copy", (x,), {})
+    return result
 
 
 def _written(ops: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -114,7 +132,7 @@ def _power(x: Any, y: Any) -> Any:
 def _clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
     low, high = (a if a is not None else b for a, b in ((a_min, min), (a_max, max)))
     if not isinstance(x, Value) or x.dtype not in FLOATS:
-        return None
+        return host_step("clip", (x, low, high), {})
     if all(limit is None or is_number(limit) for limit in (low, high)):
         most = math.inf if high is None else float(high)
         least = -math.inf if low is None else float(low)
@@ -441,7 +459,8 @@ _ROWS: list[tuple[str, str, Callable[..., Any]]] = [
     ("its dims", "shape", lambda x: x.shape),
     ("its number of dims", "ndim", lambda x: x.ndim),
     ("its number of elements", "size", _size),
-    ("the value itself", "positive ascontiguousarray copy real conjugate conj", lambda x: x),
+    ("the value itself", "ascontiguousarray real", lambda x: x),
+    ("a copy", "positive copy conjugate conj", lambda x: x),
     ("Divide", "divide true_divide", partial(_floating, "Divide")),
     ("Divide", "reciprocal", partial(_floating, "Divide", 1.0)),
     ("Multiply", "negative", partial(_floating, "Multiply", -1.0)),

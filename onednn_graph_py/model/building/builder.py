@@ -556,16 +556,12 @@ class GraphBuilder(BuilderMethods):
     def overwritten(self, target: Value, result: Value) -> Value:
         """Let a value be another one from now on, as when NumPy writes to an array in place.
 
-        Ops that read it before keep what they read. What shares its memory can't be read any more.
+        Ops that read it before keep what they read, and an input its array. What shares its memory
+        can't be read any more.
 
-        - raises `InvalidArgumentsError`: it is an input or a constant
-        - raises `InvalidShapeError`: the result has another shape
+        - raises `InvalidShapeError`: the result has another shape or data type
         """
         self._own(target, "out")
-        if target.producer is None:
-            raise InvalidArgumentsError(
-                f"at {caller()}: {target!r} can't be written to in place; use the result instead"
-            )
         if target.shape != result.shape or target.dtype != result.dtype:
             raise InvalidShapeError(f"at {caller()}: {result!r} can't be written to {target!r}")
         nodes = self.contents.nodes
@@ -591,8 +587,10 @@ class GraphBuilder(BuilderMethods):
         for node in nodes:
             for value in node.outputs:
                 value.producer = node
-        outputs = self.contents.outputs
-        self.contents.outputs = {k: becomes.get(id(v), v) for k, v in outputs.items()}
+        c = self.contents
+        c.outputs = {k: becomes.get(id(v), v) for k, v in c.outputs.items()}
+        c.inputs = [becomes.get(id(v), v) for v in c.inputs]
+        c.constants = {k: becomes.get(id(v), v) for k, v in c.constants.items()}
         return target
 
     # -- copies

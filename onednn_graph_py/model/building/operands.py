@@ -116,7 +116,7 @@ def combined(kind: str, *given: Any) -> Value | None:
         return None
     operands = [
         v if isinstance(v, Value) or is_number(v) else np.asarray(v).astype(array_dtype(dtype))
-        for v in given
+        for v in (v.item() if isinstance(v, np.ndarray) and not v.ndim else v for v in given)
     ]
     specs = [
         TensorSpec(v.shape, v.dtype) if isinstance(v, Value) else TensorSpec(np.shape(v), dtype)

@@ -117,10 +117,10 @@ def beyond_ones(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]
     return tuple(made[::-1])
 
 
-def _plain(value: Any) -> Any:
+def plain_parts(value: Any) -> Any:
     """Write the parts of an attribute as Python's own types, which `repr` writes exactly."""
     if isinstance(value, (list, tuple, np.ndarray)):
-        return [_plain(v) for v in value]
+        return [plain_parts(v) for v in value]
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -148,7 +148,7 @@ class Node:
     @cached_property
     def signature(self) -> str:
         """The kind with all attributes: equal for ops that compute the same of equal inputs."""
-        return repr((self.kind, sorted((name, _plain(v)) for name, v in self.attrs.items())))
+        return repr((self.kind, sorted((name, plain_parts(v)) for name, v in self.attrs.items())))
 
     @cached_property
     def contract(self) -> str:

@@ -20,7 +20,7 @@ from .group import renamed
 from .plan import PlannedStep
 from .plan_draft import PlanDraft
 from .steps import add_reference, add_view, origin_of
-from .views import is_dense, repeats, view_of
+from .views import is_dense, is_refused, view_of
 
 Array = npt.NDArray[Any]
 
@@ -106,7 +106,7 @@ def add_foreign(draft: PlanDraft, node: ForeignNode) -> None:
     view = view_of(node, draft.known[source.id], draft.shapes[value.id])
     assert view is not None
     slow = value.id in draft.shared.without_gaps and not is_dense(view[0])
-    if slow or (value.id in draft.shared.read_by_ops and repeats(view[0])):
+    if slow or (value.id in draft.shared.read_by_ops and is_refused(view[0])):
         _add_copy(draft, node, *view)
     else:
         add_view(draft, node, *view)
@@ -128,15 +128,14 @@ def _add_host_step(draft: PlanDraft, node: HostNode) -> None:
 
 
 def _add_copy(draft: PlanDraft, node: ViewNode, view: _core.logical_tensor, offset: int) -> None:
-    """Copy a view, because an op that reads it is faster on a copy."""
+    """Copy a view, because an op does not take it or is faster on a copy."""
     (value,) = node.outputs
     source = Value(draft.builder, draft.shapes[value.id], value.dtype, value.name)
     draft.shapes[source.id] = draft.shapes[value.id]
     draft.views[source.id] = origin_of(draft, node.inputs[0].id, offset)
     draft.known[source.id] = renamed(view, source.id)
     copy = Node(new_id(), "Reorder", node.name, (source,), (value,), {}, node.where)
-    # oneDNN does not take tensors whose elements lie in the same memory.
-    reorders = value.dtype in REORDERED and not repeats(view)
+    reorders = value.dtype in REORDERED and not is_refused(view)
     groups = partitions.groups(draft, [copy]) if reorders else []
     nodes, partition = groups[0] if groups else ((copy,), None)
     if partition is None or not isinstance(add_group(draft, nodes, partition), Runs):

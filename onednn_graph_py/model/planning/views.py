@@ -37,10 +37,18 @@ def has_gaps(lt: _core.logical_tensor) -> bool:
     return last + 1 > int(math.prod(dims))
 
 
-def repeats(lt: _core.logical_tensor) -> bool:
-    """Return whether elements of a strided tensor lie in the same memory."""
+def is_refused(lt: _core.logical_tensor) -> bool:
+    """Return whether oneDNN refuses strides: a dim must begin where those inside it end.
+
+    Elements that repeat do not, nor every second row of an odd number of rows.
+    """
     dims = lt.get_dims()
-    return bool(dims) and any(n > 1 and s == 0 for n, s in zip(dims, lt.get_strides(), strict=True))
+    reached = 1
+    for stride, size in sorted(zip(lt.get_strides() if dims else (), dims, strict=True)):
+        if size > 1 and stride < reached:
+            return True
+        reached = stride * size if size > 1 else reached
+    return False
 
 
 def view_of(

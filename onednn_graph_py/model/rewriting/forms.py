@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ...ops.lookup import with_trait
-from ...safety.speed import ROW_CHANNELS, ROW_PARTS
+from ...safety.speed import ROW_CHANNELS, ROW_PARTS, channel_parts
 from ..building.value import Node, Value
 from .query_blocks import in_query_blocks
 from .rule import Ops
@@ -146,8 +146,41 @@ def _convolution(ops: Ops, product: _Product, x: Value, y: Value, in_parts: bool
     ops.add("Convolution", (*operands, *product.node.inputs[2:]), (y,), attrs)
 
 
+def _in_channel_parts(ops: Ops, nodes: Sequence[Node], leaving: Collection[int]) -> bool:
+    """Write a convolution as the sum of several, each of a part of the channels."""
+    convolutions = [n for n in nodes if n.kind == "Convolution"]
+    if len(convolutions) != 1 or convolutions[0].attr("groups") != 1:
+        return False
+    (node,) = convolutions
+    x, weights, *bias = node.inputs
+    dims, rank = ops.shapes[x.id], len(ops.shapes[x.id])
+    axis = 1 if node.attr("data_format") == "NCX" else rank - 1
+    of_weights = 1 if node.attr("weights_format") == "OIX" else rank - 2
+    count = channel_parts(dims[axis], node.attr("strides")[-1])
+    made = {v.id for n in nodes for v in n.outputs}
+    if count == 1 or x.id in made or x.dtype != "f32" or weights.data is None:
+        return False
+
+    def part(value: Value, place: int, first: int) -> Value:
+        index = [slice(None)] * rank
+        index[place] = slice(first, first + dims[axis] // count)
+        return ops.view(value, tuple(index))
+
+    ops.node = node
+    firsts = range(0, dims[axis], dims[axis] // count)
+    parts = [(part(x, axis, i), part(weights, of_weights, i)) for i in firsts]
+    total = ops.again(node, *parts[0], *bias)
+    for operands in parts[1:]:
+        result = node.outputs[0] if operands is parts[-1] else ops.like(total)
+        ops.add("Add", (ops.again(node, *operands), total), (result,), {})
+        total = result
+    ops.nodes += [n for n in nodes if n is not node]
+    return True
+
+
 FORMS: Mapping[str, Form] = {
     "as a convolution": _as_convolutions,
     "in blocks of queries": in_query_blocks,
+    "in parts of channels": _in_channel_parts,
 }
 """The forms, by the remedy of the rows."""

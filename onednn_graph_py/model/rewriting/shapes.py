@@ -22,6 +22,7 @@ def filled(ops: Ops, number: Value, x: Value) -> Value:
 
     Where the value is NaN the result may be NaN.
     """
+    x = ops.cast(x, number.dtype)
     return ops.op("Maximum", ops.op("Minimum", x, number), number)
 
 

@@ -58,7 +58,9 @@ def follows(model: CompiledGraph, written: Sequence[tuple[Value, Array]]) -> boo
         casts, others = _computed(plan, stale, {v.id for v in model.builder.constants})
         for id_, slot in plan.slots.items():
             array = plan.constants[slot.at] if slot.where == "constant" else None
-            if array is None or id(array) in kept or _lies_in(array, memory):
+            if array is None or id(array) in kept:
+                continue
+            if any(0 <= array.ctypes.data - a.ctypes.data < a.nbytes for a in memory):
                 continue
             if id_ in casts:
                 copies.append((array, casts[id_]))
@@ -79,10 +81,6 @@ def _may_mask(shape: Sequence[int], scores: Sequence[int]) -> bool:
 
 def _same(array: Array, other: Array) -> bool:
     return array.ctypes.data == other.ctypes.data
-
-
-def _lies_in(array: Array, memory: Sequence[Array]) -> bool:
-    return any(a.ctypes.data <= array.ctypes.data < a.ctypes.data + a.nbytes for a in memory)
 
 
 def _computed(plan: Plan, stale: set[int], own: set[int]) -> tuple[dict[int, Array], set[int]]:

@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -20,7 +21,7 @@ from ...base.processes.forked import renew_in_forks
 from ...ops.tensor_spec import spec_of
 from ..building.builder import GraphBuilder
 from ..building.host_functions import NO_F64
-from ..building.value import Value, row_major
+from ..building.value import Node, Value, row_major
 from .model import CompiledGraph
 
 
@@ -134,7 +135,20 @@ def _traced(
         if not name and value.name in builder.outputs:  # two host steps of one function
             name = f"output{len(builder.outputs)}"
         builder.output(**{name: value}) if name else builder.output(value)
+    _read_past_copies(builder.contents.nodes)
     return result
+
+
+def _read_past_copies(nodes: list[Node]) -> None:
+    """Let ops read what NumPy's copies copy: nothing is written in place any more."""
+    sources: dict[int, Value] = {}
+    for i, node in enumerate(nodes):
+        inputs = tuple(sources.get(v.id, v) for v in node.inputs)
+        nodes[i] = replace(node, inputs=inputs)
+        for value in node.outputs:
+            value.producer = nodes[i]
+            if node.kind == "Reorder" and value.strides is None:
+                sources[value.id] = inputs[0]
 
 
 def _name_of(function: Callable[..., Any]) -> str:

@@ -12,7 +12,7 @@ from ..building.builder import GraphBuilder
 from ..building.value import Value
 from ..checking.filling import Fill, filled, fills_of
 from ..checking.telling import telling
-from .portion import Picks, part_of
+from .portion import Picks, part_of, shapes_of
 from .subject import Subject
 
 Array = npt.NDArray[Any]
@@ -38,6 +38,8 @@ def written(
             values[t] = builder.constant(constants[t], tensor.dtype)
         else:
             values[t] = builder.input(shapes[t], tensor.dtype)
+        if not picks:
+            values[t].strides = tensor.strides
     for op in subject.ops:
         outputs = [(shapes[t], subject.tensors[t].dtype) for t in op.outputs]
         inputs = [values[t] for t in op.inputs]
@@ -60,7 +62,6 @@ def _numbers(fill: Fill, shape: tuple[int, ...], dtype: str, number: int, seed: 
 
 def draws_of(subject: Subject) -> Iterator[dict[int, Array]]:
     """Make arrays several times, until each scale and other entry of a channel shows."""
-    every = {t: tensor.shape for t, tensor in enumerate(subject.tensors)}
     known: dict[int, Array] = {}
     for t in subject.inputs:
         tensor = subject.tensors[t]
@@ -71,7 +72,7 @@ def draws_of(subject: Subject) -> Iterator[dict[int, Array]]:
             least, most = integer_limits(tensor.dtype)
             low, high = max(tensor.limits[0], least), min(tensor.limits[1], most)
             known[t] = _numbers(Fill("whole", low, high), tensor.shape, tensor.dtype, t)
-    builder, values = written(subject, every, known, {})
+    builder, values = written(subject, shapes_of(subject, {}), known, {})
     fills = fills_of(builder)
     drawn = [t for t in subject.inputs if t not in known]
     for t in drawn:

@@ -22,7 +22,7 @@ from ...reference.rounding import NUMPY_DTYPES
 from ..checking.expected import Expected
 from .arrays import draws_of, written
 from .portion import picked, picks_for, seconds_of, shapes_of
-from .running import DIRT, Ended, Ops, Run, bits, engine_with_dirt, same
+from .running import DIRT, Ended, Run, bits, compiled, engine_with_dirt, partition_of, same
 from .subject import Subject
 from .verdict import Limits, Outcome, Verdict
 
@@ -95,32 +95,27 @@ class Comparison:
                 )
 
 
-def _results(
-    subject: Subject, graph: Ops, arrays: Mapping[int, Array], threads: int
-) -> list[Array]:
+def _results(subject: Subject, arrays: Mapping[int, Array], threads: int) -> list[Array]:
     """Compile and run a subject with some threads; return its outputs."""
     engine = engine_with_dirt()
+    constants = {t: arrays[t] for t in subject.inputs if subject.tensors[t].constant}
+    builder, values = written(subject, shapes_of(subject, {}), constants, {})
+    inputs, outputs = ([values[t] for t in side] for side in (subject.inputs, subject.outputs))
     with _core._compiling_with(threads):
-        partition = graph.partition()
+        partition = partition_of(builder)
         if partition is None:
             raise Ended(Outcome.UNVERIFIED, "oneDNN does not make one partition of it alone")
         try:
-            compiled = graph.compiled(
-                partition,
-                [graph.plain(t) for t in subject.inputs],
-                subject.outputs,
-                subject.free,
-                engine,
-            )
+            one = compiled(partition, inputs, outputs, subject.free, engine)
         except OneDNNError as e:
             raise Ended(Outcome.UNVERIFIED, f"it does not compile: {e}") from None
         if any(
             lt.get_layout_type() != _core.logical_tensor.strided
-            for lt, t in zip(compiled.outputs, subject.outputs, strict=True)
+            for lt, t in zip(one.outputs, subject.outputs, strict=True)
             if subject.tensors[t].shape
         ):
             raise Ended(Outcome.UNVERIFIED, "the layout of its output can't be read")
-        run = Run(compiled, arrays, subject, engine)
+        run = Run(one, arrays, subject, engine)
         first = run(DIRT[0])
         spent, calls = 0.0, 0
         while calls < 2 or (spent < 0.01 and calls < 6):
@@ -153,16 +148,15 @@ def examine(subject: Subject, limits: Limits) -> Verdict:
         if any(t.opaque for t in subject.tensors):
             raise Ended(Outcome.UNVERIFIED, "an input's layout is oneDNN's own")
         _check_memory(subject, limits.memory)
-        graph = Ops(subject)
         for arrays in draws_of(subject):
-            outputs = _results(subject, graph, arrays, subject.threads)
+            outputs = _results(subject, arrays, subject.threads)
             comparison = Comparison(subject, arrays, limits.reference)
             reduced = comparison.share < 1
             comparison.check(outputs, "")
             if reduced:
                 break
         if subject.threads > 1 and threads_can_be_set():
-            comparison.check(_results(subject, graph, arrays, 1), " with one thread")
+            comparison.check(_results(subject, arrays, 1), " with one thread")
     except Ended as e:
         outcome, detail, passing = e.outcome, e.detail, e.passing
     if reduced:

@@ -12,7 +12,8 @@ from ... import _core
 from ...base.dtypes import pack_int4, unpack_int4
 from ...base.errors import OneDNNError
 from ...reference.rounding import NUMPY_DTYPES
-from ..building.value import new_id
+from ..building.builder import GraphBuilder
+from ..building.value import Value
 from .subject import Subject
 from .verdict import Outcome
 
@@ -21,10 +22,11 @@ __all__ = [
     "Compiled",
     "Ended",
     "GuardedMemory",
-    "Ops",
     "Run",
     "bits",
+    "compiled",
     "engine_with_dirt",
+    "partition_of",
     "same",
 ]
 
@@ -147,70 +149,41 @@ class Compiled:
     scratchpad: _core.logical_tensor | None
 
 
-class Ops:
-    """A subject's ops as objects of the mirror."""
+def partition_of(builder: GraphBuilder) -> _core.partition | None:
+    """Partition a graph; return its one supported partition, or None."""
+    every = [p for p in builder.graph.get_partitions() if p.get_output_ports()]
+    return every[0] if len(every) == 1 and every[0].is_supported() else None
 
-    def __init__(self, subject: Subject) -> None:
-        self.subject = subject
-        self.ids = [new_id() for _ in subject.tensors]
 
-    def plain(self, t: int) -> _core.logical_tensor:
-        """Describe a tensor as the graph declares it."""
-        tensor = self.subject.tensors[t]
-        kind = _core.logical_tensor.property_type
-        of = kind.constant if tensor.constant else kind.variable
-        layout = "strided" if tensor.strides is None else tensor.strides
-        return _core.logical_tensor(self.ids[t], tensor.dtype, tensor.shape, layout, of)
-
-    def partition(self) -> Any:
-        """Partition the ops; return their one supported partition, or None."""
-        subject = self.subject
-        g = _core.graph(subject.engine_kind)
-        g.set_fpmath_mode(subject.fpmath_mode, subject.apply_to_int)
-        for op in subject.ops:
-            o = _core.op(new_id(), op.kind, op.kind.lower())
-            o.add_inputs([self.plain(t) for t in op.inputs])
-            o.add_outputs([self.plain(t) for t in op.outputs])
-            for name, value in op.attrs:
-                o.set_attr(name, list(value) if isinstance(value, tuple) else value)
-            g.add_op(o)
-        for t in {t for op in subject.ops for t in op.inputs}.intersection(subject.outputs):
-            end = _core.op(new_id(), "End", "end")
-            end.add_input(self.plain(t))
-            g.add_op(end)
-        g.finalize()
-        made = [p for p in g.get_partitions("fusion") if p.get_output_ports()]
-        return made[0] if len(made) == 1 and made[0].is_supported() else None
-
-    def compiled(
-        self,
-        partition: _core.partition,
-        inputs: Sequence[_core.logical_tensor],
-        outputs: Sequence[int],
-        free: Sequence[bool],
-        engine: _core.engine,
-    ) -> Compiled:
-        """Compile like a planner: with layouts of oneDNN's choice, or else plain ones."""
-        plain = [self.plain(t) for t in outputs]
-        wanted = [
-            _core.logical_tensor(lt.get_id(), lt.get_data_type(), lt.get_dims(), "any") if f else lt
-            for lt, f in zip(plain, free, strict=True)
-        ]
-        try:
-            compiled = partition.compile(list(inputs), wanted, engine)
-            made = [compiled.query_logical_tensor(self.ids[t]) for t in outputs]
-            chosen = all(lt.get_layout_type() != _core.logical_tensor.any for lt in made)
-        except OneDNNError:
-            if not any(free):
-                raise
-            chosen = False
-        if not chosen:
-            compiled = partition.compile(list(inputs), plain, engine)
-            made = [compiled.query_logical_tensor(self.ids[t]) for t in outputs]
-        scratchpad = None
-        with suppress(AttributeError, OneDNNError):  # 3.7 has no such function
-            scratchpad = compiled.get_scratchpad_logical_tensor()
-        return Compiled(compiled, list(inputs), made, scratchpad)
+def compiled(
+    partition: _core.partition,
+    inputs: Sequence[Value],
+    outputs: Sequence[Value],
+    free: Sequence[bool],
+    engine: _core.engine,
+) -> Compiled:
+    """Compile like a planner: with layouts of oneDNN's choice, or else plain ones."""
+    read = [v.logical_tensor for v in inputs]
+    plain = [v.logical_tensor for v in outputs]
+    wanted = [
+        _core.logical_tensor(lt.get_id(), lt.get_data_type(), lt.get_dims(), "any") if f else lt
+        for lt, f in zip(plain, free, strict=True)
+    ]
+    try:
+        found = partition.compile(read, wanted, engine)
+        written = [found.query_logical_tensor(v.id) for v in outputs]
+        chosen = all(lt.get_layout_type() != _core.logical_tensor.any for lt in written)
+    except OneDNNError:
+        if not any(free):
+            raise
+        chosen = False
+    if not chosen:
+        found = partition.compile(read, plain, engine)
+        written = [found.query_logical_tensor(v.id) for v in outputs]
+    scratchpad = None
+    with suppress(AttributeError, OneDNNError):  # 3.7 has no such function
+        scratchpad = found.get_scratchpad_logical_tensor()
+    return Compiled(found, read, written, scratchpad)
 
 
 # -- running

@@ -1,11 +1,9 @@
 """A description of a partition, without names, ids and weights: `Subject`, and its signature."""
 
-import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from graphlib import TopologicalSorter
 from typing import Any
 
 import numpy as np
@@ -13,8 +11,8 @@ import numpy as np
 from ... import _core
 from ...ops.lookup import row
 from ..building.constant_arrays import unpacked
-from ..building.order import least_first
-from ..building.value import Node, Value, row_major
+from ..building.order import run_order
+from ..building.value import Node, Value, plain_parts, row_major
 
 _INTEGERS = ("s8", "u8", "s4", "u4")
 
@@ -74,50 +72,18 @@ class Subject:
     threads: int = 1  # the number of threads for which it is compiled
     engine_kind: str = "cpu"
 
-    def __str__(self) -> str:
-        shapes = " and ".join(
-            f"{self.tensors[i].dtype} {list(self.tensors[i].shape)}" for i in self.inputs
-        )
-        return f"{' + '.join(op.kind for op in self.ops)} of {shapes}"
-
     @property
     def signature(self) -> str:
         """All facts that decide what oneDNN does, except the number of threads, as JSON."""
-        # Not by cached_property, whose lock (up to Python 3.11) a fork may leave locked.
-        known: dict[str, str] = self.__dict__
-        if "_signature" not in known:
-            known["_signature"] = self._signed()
-        return known["_signature"]
-
-    def _signed(self) -> str:
-        order = _canonical_order(self)
-        number: dict[int, int] = {}
-        for i in order:
-            for tensor in (*self.ops[i].inputs, *self.ops[i].outputs):
-                number.setdefault(tensor, len(number))
-        free = dict(zip(self.outputs, self.free, strict=True))
         # Equal scales and zero points cancel each other out, whatever their values, so the
         # signature says which are equal.
-        scaled = [
-            (name, value)
-            for i in order
-            for name, value in self.ops[i].attrs
-            if name in ("scales", "zps")
-        ]
+        scaled = [pair for op in self.ops for pair in op.attrs if pair[0] in ("scales", "zps")]
         return json.dumps(
             {
-                "ops": [
-                    [
-                        self.ops[i].kind,
-                        _told(self.ops[i]),
-                        [number[t] for t in self.ops[i].inputs],
-                        [number[t] for t in self.ops[i].outputs],
-                    ]
-                    for i in order
-                ],
+                "ops": [[op.kind, _told(op), op.inputs, op.outputs] for op in self.ops],
                 "equal": [scaled.index(pair) for pair in scaled],
-                "tensors": [self.tensors[t].facts for t in number],
-                "outputs": sorted((number[t], free[t]) for t in self.outputs),
+                "tensors": [tensor.facts for tensor in self.tensors],
+                "outputs": [self.outputs, self.free],
                 "fpmath": [self.fpmath_mode, self.apply_to_int],
                 "engine": self.engine_kind,
             },
@@ -141,59 +107,6 @@ def _told(op: Operation) -> list[Any]:
     return made
 
 
-def _hashed(*of: Any) -> str:
-    return hashlib.sha256(repr(of).encode()).hexdigest()
-
-
-def _canonical_order(subject: Subject) -> list[int]:
-    """Sort ops in an order that depends only on their connections.
-
-    The ops before and after an op distinguish it from others; ops alike in both have any order.
-    """
-    maker = {t: (i, port) for i, op in enumerate(subject.ops) for port, t in enumerate(op.outputs)}
-    free = dict(zip(subject.outputs, subject.free, strict=True))
-    readers: dict[int, list[tuple[int, int]]] = {}
-    for i, op in enumerate(subject.ops):
-        for port, t in enumerate(op.inputs):
-            readers.setdefault(t, []).append((i, port))
-
-    above: dict[int, str] = {}
-    for i, op in enumerate(subject.ops):
-        behind = [
-            (above[maker[t][0]], maker[t][1]) if t in maker else subject.tensors[t].facts
-            for t in op.inputs
-        ]
-        made = [(subject.tensors[t].facts, free.get(t)) for t in op.outputs]
-        above[i] = _hashed(op.kind, _told(op), behind, made)
-    key = dict(above)
-    for _ in range(2):  # the second round also compares ops that share inputs
-        below: dict[int, str] = {}
-        for i in reversed(range(len(subject.ops))):
-            op = subject.ops[i]
-            beside = [
-                sorted((key[j], port) for j, port in readers[t] if j != i) if t not in maker else []
-                for t in op.inputs
-            ]
-            ahead = [sorted((below[j], port) for j, port in readers.get(t, ())) for t in op.outputs]
-            below[i] = _hashed(key[i], beside, ahead)
-        key = below
-
-    before = [{maker[t][0] for t in op.inputs if t in maker} for op in subject.ops]
-    return least_first(before, [key[i] for i in range(len(before))])
-
-
-# -- a subject from a planner's nodes and tensors
-
-
-def _plain(value: Any) -> Any:
-    """Convert an attribute to one that can be pickled, compared and written as JSON."""
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return tuple(_plain(v) for v in value)
-    if isinstance(value, np.generic):
-        return value.item()
-    return value
-
-
 def _power(limit: int) -> int:
     """Round away from 0 to a power of two, so that a model's weights have few different limits."""
     return int(math.copysign(1 << max(abs(limit) - 1, 0).bit_length(), limit)) if limit else 0
@@ -213,12 +126,16 @@ def _constant_facts(value: Value, port: str) -> dict[str, Any]:
     return {"constant": True}
 
 
-def _in_order(nodes: Sequence[Node]) -> list[Node]:
-    """Sort nodes, each after those whose results it reads."""
-    made_by = {v.id: n.id for n in nodes for v in n.outputs}
-    by_id = {n.id: n for n in nodes}
-    before = {n.id: [made_by[v.id] for v in n.inputs if v.id in made_by] for n in nodes}
-    return [by_id[i] for i in TopologicalSorter(before).static_order()]
+def _in_order(nodes: Sequence[Node], outputs: Iterable[int]) -> list[Node]:
+    """Sort nodes, each after those whose results it reads, as the outputs depend on them.
+
+    That order depends only on the connections of the nodes, not on when they were written.
+    """
+    makers = {v.id: n for n in nodes for v in n.outputs}
+    nodes = list(dict.fromkeys([*(makers[i] for i in outputs), *nodes]))
+    place = {v.id: i for i, n in enumerate(nodes) for v in n.outputs}
+    before = [[place[v.id] for v in n.inputs if v.id in place] for n in nodes]
+    return [nodes[i] for i in run_order(before)]
 
 
 def subject_of(
@@ -236,7 +153,7 @@ def subject_of(
 
     Shapes are by id; inputs and outputs are the tensors for `partition.compile`.
     """
-    nodes = _in_order(nodes)
+    nodes = _in_order(nodes, [lt.get_id() for lt in outputs])
     values: dict[int, Value] = {}
     ports: dict[int, str] = {}
     for node in nodes:
@@ -266,7 +183,7 @@ def subject_of(
         tuple(
             Operation(
                 node.kind,
-                tuple(sorted((name, _plain(value)) for name, value in node.attrs.items())),
+                tuple(sorted((name, plain_parts(value)) for name, value in node.attrs.items())),
                 tuple(number[v.id] for v in node.inputs),
                 tuple(number[v.id] for v in node.outputs),
             )

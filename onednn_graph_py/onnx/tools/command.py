@@ -17,7 +17,7 @@ from ...base.errors import InvalidArgumentsError, InvalidGraphError, OneDNNError
 from ...base.text.files import told
 from ...base.text.names import install_line, printable
 from ...base.text.numbers import bytes_text, seconds_text
-from ...base.text.options import add_command, add_forms, add_seed, at_least, seconds
+from ...base.text.options import add_command, add_forms, add_seconds, add_seed, at_least
 from ...model.building.builder import GraphBuilder
 from ...model.building.foreign import ForeignNode
 from ...model.building.value import Node, Value
@@ -347,12 +347,7 @@ def add_onnx(commands: Any) -> None:
         help="how dynamically quantized products are computed (default: f32)",
     )
     parser.add_argument("--threads", type=at_least(1), help="threads per call")
-    parser.add_argument(
-        "--seconds",
-        type=seconds,
-        default=1.0,
-        help="time for which to time each runtime, in seconds (default: %(default)g)",
-    )
+    add_seconds(parser, 1.0, "time for which to time each runtime")
     parser.add_argument(
         "--rtol",
         type=float,

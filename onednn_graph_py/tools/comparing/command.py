@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...base.text.names import printable
-from ...base.text.options import add_command, add_forms, add_seed, add_timeout, at_least, seconds
+from ...base.text.options import (
+    add_command,
+    add_forms,
+    add_seconds,
+    add_seed,
+    add_timeout,
+    at_least,
+)
 from ...base.text.progress import show_progress
 from ..replay.stages import Ended, cases_of, read
 from .compare import compare_document, settings_of
@@ -50,12 +57,7 @@ def add_compare(commands: Any) -> None:
         default=[],
         help="math modes to compare, such as strict,bf16; bf16:true applies bf16 to integers too",
     )
-    parser.add_argument(
-        "--seconds",
-        type=seconds,
-        default=1.0,
-        help="time for which to time each run, in seconds (default: %(default)g)",
-    )
+    add_seconds(parser, 1.0, "time for which to time each run")
     parser.add_argument(
         "--no-verify", action="store_true", help="do not compare with the NumPy reference"
     )

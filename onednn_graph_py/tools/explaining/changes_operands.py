@@ -92,21 +92,18 @@ def _reformed(
     return Change(text, around.checked(Edit(leaves=leaves)))
 
 
-def _row_major(copy: Copy, value: Value) -> Value:
-    return copy.leaf(value, strides=None)
-
-
 def plain_strides(around: Around) -> Iterator[Change]:
     """Yield candidates that make strided inputs row-major, all of them or one."""
     strided = {
         around.numbers[v.id]: v for n in around.concerned for v in n.inputs if v.strides is not None
     }
+    row_major = partial(Copy.leaf, strides=None)
     for chosen in dict.fromkeys((tuple(strided), *((i,) for i in strided))):
         if chosen:
             names = ", ".join(repr(strided[i].name) for i in chosen)
             yield Change(
                 f"give {'inputs' if len(chosen) > 1 else 'input'} {names} in row-major order",
-                around.checked(Edit(leaves=dict.fromkeys(chosen, _row_major))),
+                around.checked(Edit(leaves=dict.fromkeys(chosen, row_major))),
             )
 
 

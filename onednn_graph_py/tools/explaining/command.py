@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ...base.text.options import add_command, add_forms, seconds
+from ...base.text.options import add_command, add_forms, add_seconds, add_timeout
 from ...serialization import load
 from .explain import explain
 
@@ -39,16 +39,6 @@ def add_explain(commands: Any) -> None:
     parser.add_argument("file", help="a graph's JSON file")
     add_forms(parser, json="print the explanation as JSON", html="print the explanation as HTML")
     parser.add_argument("--no-what-if", action="store_true", help="do not try changes to the graph")
-    parser.add_argument(
-        "--seconds",
-        type=seconds,
-        default=0.2,
-        help="how long to time calls, in seconds; 0 does not time them (default: %(default)g)",
-    )
-    parser.add_argument(
-        "--timeout",
-        type=seconds,
-        default=120.0,
-        help="time limit for finding kernel names, in seconds (default: %(default)g)",
-    )
+    add_seconds(parser, 0.2, "time for which to time calls, 0 for none")
+    add_timeout(parser, 120.0, "for finding kernel names")
     parser.set_defaults(run=_explain)

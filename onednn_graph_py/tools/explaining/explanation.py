@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -159,15 +160,8 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     return text_table([[row[i] for i in shown] for row in (HEADER, *rows)], right=right)
 
 
-def _plain(value: Any) -> Any:
-    """Replace tuples by lists, as JSON has them."""
-    if isinstance(value, Mapping):
-        return {k: _plain(v) for k, v in value.items()}
-    return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value
-
-
 def _step(step: StepFacts) -> dict[str, Any]:
-    made: dict[str, Any] = _plain(asdict(step))
+    made: dict[str, Any] = json.loads(json.dumps(asdict(step)))  # tuples become lists
     for given in (*made["inputs"], *made["outputs"]):
         given.update(given.pop("tensor"))
         given["layout"] = given["layout"] or "row-major"
@@ -243,7 +237,7 @@ class Explanation:
                 "constants": self.constant_bytes,
                 "intermediate": self.intermediate_bytes,
             },
-            "machine": None if self.machine is None else _plain(asdict(self.machine)),
+            "machine": None if self.machine is None else asdict(self.machine),
             "steps": [_step(s) for s in self.steps],
             "reasons": [
                 {

@@ -257,6 +257,15 @@ class Probe:
         return replace(whole, groups=[compiled.get(id(g), g) for g in whole.groups])
 
 
+def readers_of(builder: GraphBuilder) -> dict[int, list[Node]]:
+    """Return the ops that read each value, by its id."""
+    made: dict[int, list[Node]] = {}
+    for node in builder.nodes:
+        for value in {v.id: v for v in node.inputs}.values():
+            made.setdefault(value.id, []).append(node)
+    return made
+
+
 def _near(
     builder: GraphBuilder, positions: Collection[int], groups: Sequence[Group]
 ) -> Collection[int]:
@@ -266,10 +275,7 @@ def _near(
         return range(len(nodes))
     places = {n.id: i for i, n in enumerate(nodes)}
     group_of = {places[n.id]: [places[m.id] for m in g.nodes] for g in groups for n in g.nodes}
-    readers: dict[int, list[int]] = {}
-    for i, node in enumerate(nodes):
-        for value in node.inputs:
-            readers.setdefault(value.id, []).append(i)
+    readers = readers_of(builder)
     found = dict.fromkeys(k for i in positions for k in group_of.get(i, [i]))
     ring = list(found)
     rings = 0
@@ -278,8 +284,8 @@ def _near(
         following: dict[int, None] = {}
         for i in ring:
             made_by = [v.producer for v in nodes[i].inputs]
-            near = [places[n.id] for n in made_by if n is not None]
-            near += [j for v in nodes[i].outputs for j in readers.get(v.id, ())]
+            read_by = [n for v in nodes[i].outputs for n in readers.get(v.id, ())]
+            near = [places[n.id] for n in (*made_by, *read_by) if n is not None]
             following.update(dict.fromkeys(k for j in near for k in group_of.get(j, [j])))
         ring = [i for i in following if i not in found]
         found.update(dict.fromkeys(ring))

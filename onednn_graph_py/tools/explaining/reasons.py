@@ -16,7 +16,7 @@ from ...model.planning import SlowFusions
 from ...model.rewriting.rebuild import numbers_of
 from ...ops.lookup import row, with_trait
 from .changes import Around, Change, called
-from .probe import Group, Probe, can_compile, grouped, refused_alone, specialised
+from .probe import Group, Probe, can_compile, grouped, readers_of, refused_alone, specialised
 from .search import Budget, Status, helpful, looks_of, tried_in_vain
 
 __all__ = ["Change", "Reason", "Status", "reasons"]
@@ -53,15 +53,6 @@ def _documented() -> dict[tuple[str, ...], str]:
 def fusable_in(producer: str, consumer: str) -> str | None:
     """Return the title of a documented pattern in which `consumer` reads a result of `producer`."""
     return _documented().get((category(producer), category(consumer)))
-
-
-def readers_of(builder: GraphBuilder) -> dict[int, list[Node]]:
-    """Return the ops that read each value, by its id."""
-    made: dict[int, list[Node]] = {}
-    for node in builder.nodes:
-        for value in {v.id: v for v in node.inputs}.values():
-            made.setdefault(value.id, []).append(node)
-    return made
 
 
 def neighbours(node: Node, readers: dict[int, list[Node]]) -> dict[int, tuple[Node, str]]:

@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from ...serialization import parse, to_builder
 from ..export.cpp_program import to_cpp
 from ..export.python_program import to_python
 from .draws import FAMILIES, Family
-from .report import Finding, Report
+from .report import Report
 from .run import reduce_findings, search
 
 _MORE = """\
@@ -83,10 +84,6 @@ def _told(report: Report, left: float) -> None:
     )
 
 
-def _reducing(finding: Finding) -> None:
-    print(f"selftest: {finding}", file=sys.stderr, flush=True)
-
-
 def _written(report: Report, arguments: argparse.Namespace) -> None:
     """Print the results, and write the files that were asked for."""
     if arguments.findings is not None:
@@ -107,6 +104,7 @@ def _selftest(arguments: argparse.Namespace) -> int:
     seconds = 60.0 * arguments.minutes
     report = search(families, seconds=seconds, seed=arguments.seed, progress=_told)
     show_progress("")
-    reduce_findings(report.findings, families, seconds * _REDUCING, progress=_reducing)
+    progress = partial(print, "selftest:", file=sys.stderr, flush=True)
+    reduce_findings(report.findings, families, seconds * _REDUCING, progress=progress)
     _written(report, arguments)
     return 0 if report.ok else 1

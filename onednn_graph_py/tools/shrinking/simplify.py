@@ -212,15 +212,9 @@ def bypasses(document: GraphDocument) -> Iterator[GraphDocument]:
         result = op.outputs[0]
         for source in dict.fromkeys(op.inputs):
             if source.dtype == result.dtype and source.dims == result.dims:
-                yield _passed(document, op, result.id, source)
-
-
-def _passed(
-    document: GraphDocument, without: OpRecord, result: int, source: TensorRecord
-) -> GraphDocument:
-    graph = tuple(
-        replace(op, inputs=tuple(source if t.id == result else t for t in op.inputs))
-        for op in document.graph
-        if op.id != without.id
-    )
-    return _with_inputs(replace(document, graph=graph))
+                graph = tuple(
+                    replace(o, inputs=tuple(source if t.id == result.id else t for t in o.inputs))
+                    for o in document.graph
+                    if o.id != op.id
+                )
+                yield _with_inputs(replace(document, graph=graph))

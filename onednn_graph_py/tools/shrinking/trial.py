@@ -144,7 +144,11 @@ class _Trial:
                 raise _Ended(Outcome("failed", f"the reference can't compute it: {e}")) from None
         left = self.partitions
         while left:
-            ready = [p for p in left if not run or self._can_run(p, arrays)]
+            ready = [
+                p
+                for p in left
+                if not run or all(lt.get_id() in arrays for lt in p.get_input_ports())
+            ]
             for partition in ready:
                 for id, array in self._done(partition, arrays, exact, run=run).items():
                     arrays[id] = array
@@ -172,9 +176,6 @@ class _Trial:
         except OneDNNError as e:
             raise _failed(e) from None
         return dict(zip(self.document.inputs(), inputs, strict=True))
-
-    def _can_run(self, partition: _core.partition, arrays: dict[int, Array]) -> bool:
-        return all(lt.get_id() in arrays for lt in partition.get_input_ports())
 
     def _done(
         self,
