@@ -1,4 +1,4 @@
-"""How much is computed while a model is prepared: bytes and work of all nodes together."""
+"""The budget for preparing a model: bytes and work of all nodes together."""
 
 import math
 import os
@@ -38,7 +38,7 @@ LOOPS = frozenset(
 
 
 class Budget:
-    """What may still be computed; nodes that would take more stay in the model.
+    """The bytes and work that are left; nodes that would take more stay in the model.
 
     By default it is in proportion to the bytes of the model's weights.
     """

@@ -1,4 +1,4 @@
-"""What the inputs of a model may be: `InputCheck` for one, `Inputs` for all."""
+"""Checks of the inputs of a model: `InputCheck` for one, `Inputs` for all."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from .tensors import Shape, name_of
 
 
 class InputCheck:
-    """What an input may be."""
+    """The dims and data type that an input may have."""
 
     def __init__(self, value: ir.Value, dtype: str) -> None:
         self.name = value.name or ""

@@ -359,7 +359,7 @@ def _check_arity(model: ir.Model, graph: ir.Graph, opsets: Mapping[str, int]) ->
 
 @dataclass
 class _Room:
-    """How many bytes of external data attributes may still take; they are copied, not mapped."""
+    """The bytes that external data of attributes may still take; it is copied, not mapped."""
 
     left: int
 

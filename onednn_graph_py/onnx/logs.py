@@ -1,4 +1,4 @@
-"""What ONNX's libraries log, which holds names that a file chose: `filter_logs`."""
+"""Logs of ONNX's libraries, which hold names that a file chose: `filter_logs`."""
 
 import logging
 from collections import Counter

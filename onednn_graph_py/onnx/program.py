@@ -1,4 +1,4 @@
-"""What runs nodes for certain dims, or for all: `Program`."""
+"""A program runs nodes for certain dims, or for all: `Program`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

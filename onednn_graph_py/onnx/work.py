@@ -1,4 +1,4 @@
-"""How much arithmetic nodes do: an estimate, for shares."""
+"""An estimate of the arithmetic of nodes, for shares."""
 
 import math
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""How torch's ops are added to a `GraphBuilder`."""
+"""Lowerings of torch's ops into a `GraphBuilder`."""
 
 from . import elementwise, layers, normalizations, pooling, products, quantization, shapes
 from .table import LOWERINGS, Lowering, NotLowered
