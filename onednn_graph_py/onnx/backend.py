@@ -34,7 +34,7 @@ __all__ = [
 
 
 class Representation(BackendRep):  # type: ignore[misc,unused-ignore]
-    """What `prepare` returns.
+    """A prepared model, which `prepare` returns.
 
     Attributes
     ----------

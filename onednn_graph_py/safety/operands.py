@@ -1,4 +1,4 @@
-"""What oneDNN gets wrong in operands that binary ops read, after another op or among themselves."""
+"""Defects of operands that binary ops read, after another op or among themselves."""
 
 import math
 from collections.abc import Iterator

@@ -642,7 +642,7 @@ class GraphBuilder(BuilderMethods):
 
 
 _KEPT = ("shape", "dtype", "name", "strides", "updated")
-"""What a pickle keeps of a value besides its data."""
+"""The attributes of a value that a pickle keeps besides its data."""
 
 
 def _restored(

@@ -452,7 +452,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
 
     @property
     def state(self) -> tuple[GraphBuilder, dict[str, Any], str | None, Paces]:
-        """What `restored` makes an equal model of: for pickles and files."""
+        """The arguments of `restored` for an equal model: for pickles and files."""
         device = None if self._queue is None else self._queue.queue.sycl_device.get_filter_string()
         return self.builder, self.options, device, dict(self._shared.measured)
 

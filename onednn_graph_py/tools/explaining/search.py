@@ -49,7 +49,7 @@ def _candidates(around: Around) -> Iterator[Change]:
 
 @dataclass
 class Budget:
-    """How many changes of one graph may still be tried."""
+    """The number of changes of one graph that may still be tried."""
 
     left: int = 5000
 
