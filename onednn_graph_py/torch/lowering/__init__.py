@@ -2,9 +2,7 @@
 
 from . import (  # noqa: F401  # which fill the table
     elementwise,
-    layers,
     normalizations,
-    pooling,
     products,
     quantization,
     shapes,
