@@ -20,14 +20,6 @@ def from_builder(builder: GraphBuilder) -> GraphDocument:
     Ops and tensors are numbered anew. Those of a loaded graph keep what its file says of them but a
     builder does not hold, such as properties. Constants lose their values.
 
-    Parameters
-    ----------
-    builder : GraphBuilder
-
-    Returns
-    -------
-    GraphDocument
-
     Raises
     ------
     InvalidGraphError
