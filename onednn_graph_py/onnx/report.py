@@ -125,13 +125,7 @@ class ProgramReport(Partitions):
 
 @dataclass(frozen=True)
 class OnnxReport:
-    """A report on a model, by `OnnxModel.report`; as text it is a table for people.
-
-    Parameters
-    ----------
-    name : str
-    programs : tuple of ProgramReport
-    """
+    """A report on a model, by `OnnxModel.report`; as text it is a table for people."""
 
     name: str
     programs: tuple[ProgramReport, ...]

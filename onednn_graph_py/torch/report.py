@@ -197,10 +197,6 @@ def report(compiled: Callable[..., Any] | None = None, *, seconds: float | None 
     seconds : float, optional
         Call each region for so long, with random inputs of its latest shapes, and report the times
         of its steps. By default nothing is called.
-
-    Returns
-    -------
-    Report
     """
     graphs = [c for c in CAPTURED if compiled is None or _belongs(c, compiled)]
     recurrent: list[str] = []

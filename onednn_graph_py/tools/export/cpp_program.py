@@ -232,10 +232,6 @@ def to_cpp(
         compares: then its exit status is 4 if a number is wrong. Its tensors lie between pages that
         can't be read, so it also crashes where oneDNN leaves them; it needs a POSIX system.
 
-    Returns
-    -------
-    str
-
     Raises
     ------
     InvalidGraphError

@@ -118,10 +118,6 @@ def diagram(
         Draw the ops of each `GraphBuilder.scope` as one node: 1 for the outermost scopes, 2 for
         those inside them; 0 for none. Ops without a name are in no scope.
 
-    Returns
-    -------
-    Diagram
-
     Raises
     ------
     TypeError
