@@ -1,1 +1,1 @@
-"""What everything stands on: errors, data types, loading the extension, text, processes."""
+"""The base of all else: errors, data types, loading the extension, text, processes."""

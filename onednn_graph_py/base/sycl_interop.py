@@ -346,10 +346,6 @@ def _dlpack_number(of: engine) -> int:
 def usm_type(tensor: tensor) -> str | None:
     """Return the kind of memory that a tensor uses.
 
-    Parameters
-    ----------
-    tensor : tensor
-
     Returns
     -------
     str or None
@@ -361,10 +357,6 @@ def usm_type(tensor: tensor) -> str | None:
 
 def copy_to_host(tensor: tensor) -> npt.NDArray[Any]:
     """Copy a tensor in any memory into a new NumPy array, after waiting for all writes to it.
-
-    Parameters
-    ----------
-    tensor : tensor
 
     Returns
     -------

@@ -308,10 +308,6 @@ def kv_cache(
     name : str
         Prefix of the names of the inputs that it adds.
 
-    Returns
-    -------
-    KVCache
-
     Examples
     --------
     >>> import numpy as np, onednn_graph_py as og

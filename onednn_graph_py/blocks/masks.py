@@ -25,7 +25,7 @@ from .parts import once, op, part, reshape
 Array = npt.NDArray[Any]
 
 Mask = Value | Array
-"""What is added to scores; a value may be boolean instead, true for the keys that a query sees."""
+"""A summand of scores; a value may be boolean instead, true for the keys that a query sees."""
 
 
 def checked(given: Any, heads: Heads, b: GraphBuilder, dtypes: tuple[str, ...]) -> Mask | None:
@@ -287,7 +287,7 @@ def _additive_on_host(mask: Value, dtype: str, *, name: str | None) -> Value:
     made: Value = mask.builder.call(
         partial(_hidden, dtype),
         mask,
-        outputs=partial(_shape_of_hidden, dtype),
+        outputs=[(mask.shape or (), dtype)],
         name=part(name, "mask added"),
     )
     return made
@@ -296,10 +296,6 @@ def _additive_on_host(mask: Value, dtype: str, *, name: str | None) -> Value:
 def _hidden(dtype: str, mask: Array) -> Array:
     hidden: Array = np.where(mask, 0.0, -np.inf).astype(array_dtype(dtype))
     return hidden
-
-
-def _shape_of_hidden(dtype: str, mask: tuple[int, ...]) -> Any:
-    return [(mask, dtype)]
 
 
 def _selected(scores: Value, mask: Value, name: str | None) -> Value:

@@ -1,4 +1,4 @@
-"""What the examples share: run a graph, check it against NumPy, or say why it can't run here."""
+"""Run a graph of an example, check it against NumPy, or say why it can't run here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lowerings use: the place of an op in a `GraphBuilder`, and the table that names them."""
+"""The place of an op in a `GraphBuilder` for its lowering, and the table of lowerings."""
 
 import math
 from collections.abc import Callable

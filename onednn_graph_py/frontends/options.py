@@ -20,7 +20,7 @@ class Options:
     """Who has the options, in messages."""
 
     PREFIX: ClassVar[str] = ""
-    """What stands before an option's name in messages."""
+    """The text before an option's name in messages."""
 
     def __post_init__(self) -> None:
         for name, hint in self._types().items():

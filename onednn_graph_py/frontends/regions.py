@@ -52,7 +52,7 @@ Node = TypeVar("Node", bound=Hashable)
 Edges = Sequence[Sequence[int]]
 
 MOST_PASSES = 16
-"""How often `split` computes levels at most; then pieces that are too small stay in their regions.
+"""The most passes of `split` over levels; then pieces that are too small stay in their regions.
 
 Letting go of one piece can make others small, one after the other. Graphs that need more than 5
 passes have to be made for it.

@@ -1,4 +1,4 @@
-"""What reports of front ends have in common: the steps of models."""
+"""The steps of models in reports of front ends."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -81,10 +81,6 @@ def cache_info() -> CacheInfo:
     `set_compiled_partition_cache_capacity` and `set_primitive_cache_capacity`. Entries of models
     that are gone stay until others push them out, or `clear_caches` is called. Of their constants,
     at most 32 MB stay, or an eighth of those of living models.
-
-    Returns
-    -------
-    CacheInfo
     """
     return CacheInfo(
         _core.get_constant_tensor_cache_capacity("cpu"),

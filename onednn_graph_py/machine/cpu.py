@@ -24,7 +24,7 @@ _BITS: dict[Feature, int] = {
     "f16": _F16_512 | _VNNI_2,
     "f8": _F16_512,
 }
-"""What oneDNN can compute with or in, and the instruction sets of which one is enough."""
+"""Features and data types of oneDNN, and the instruction sets of which one is enough for each."""
 
 
 def has(isa: str, feature: Feature) -> bool:

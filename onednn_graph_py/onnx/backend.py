@@ -34,12 +34,7 @@ __all__ = [
 
 
 class Representation(BackendRep):  # type: ignore[misc,unused-ignore]
-    """What `prepare` returns.
-
-    Attributes
-    ----------
-    model : OnnxModel
-    """
+    """A prepared model, which `prepare` returns."""
 
     def __init__(self, model: OnnxModel) -> None:
         self.model = model

@@ -44,7 +44,7 @@ LOOPS = frozenset(
 
 
 class Budget:
-    """What may still be computed; nodes that would take more stay in the model.
+    """The bytes and work that are left; nodes that would take more stay in the model.
 
     By default it is in proportion to the bytes of the model's weights.
     """

@@ -1,4 +1,4 @@
-"""What ONNX knows of the results of a node, and what it computes of known numbers."""
+"""Results of a node: inferred by ONNX, and computed of known numbers."""
 
 import math
 from collections.abc import Mapping, Sequence

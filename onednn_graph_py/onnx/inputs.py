@@ -1,4 +1,4 @@
-"""What the inputs of a model may be: `InputCheck` for one, `Inputs` for all."""
+"""Checks of the inputs of a model: `InputCheck` for one, `Inputs` for all."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from .tensors import Shape
 
 @dataclass
 class InputCheck:
-    """What an input may be; `numpy` is None for what is no tensor."""
+    """The dims and data type that an input may have; `numpy` is None for what is no tensor."""
 
     name: str
     dtype: str

@@ -33,12 +33,12 @@ MOST_MESSAGES = {
     "AttributeProto": 1_000_000,
     "ValueInfoProto": 500_000,
 }
-"""How many messages of a kind a file may have; objects of Python are made of each."""
+"""The most messages of a kind in a file; objects of Python are made of each."""
 
 MOST_OTHERS = 2_000_000  # how many it may have of any other kind
 
 MOST_FIELDS = 8_000_000
-"""How many fields all messages of a file may have; a list of numbers counts as one."""
+"""The most fields of all messages of a file; a list of numbers counts as one."""
 
 MOST_NUMBERS = 1 << 26
 """Bytes of all lists of numbers that are attributes; those of tensors are data."""
@@ -522,7 +522,7 @@ def _check_arity(model: ir.Model, graph: ir.Graph, opsets: Mapping[str, int]) ->
 
 @dataclass
 class _Room:
-    """How many bytes of external data attributes may still take; they are copied, not mapped."""
+    """The bytes that external data of attributes may still take; it is copied, not mapped."""
 
     left: int
 

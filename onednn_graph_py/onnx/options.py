@@ -16,14 +16,14 @@ Activations = Literal["file", "exact", "int8"]
 Islands = Literal["fastest", "fewest"]
 
 RTOL, RTOL_INT8 = 1e-4, 0.05
-"""What is allowed beside another runtime, relative to an output's largest number; the second if
+"""The tolerance against another runtime, relative to an output's largest number; the second if
 anything is computed in 8 bits, as other runtimes round at other places.
 """
 
 
 @dataclass(frozen=True)
 class Options(options.Options):
-    """What `load` may be told; its documentation says what each option does."""
+    """The options of `load`, whose documentation describes each."""
 
     OWNER: ClassVar[str] = "load"
 
@@ -43,5 +43,5 @@ class Options(options.Options):
 
     @property
     def most(self) -> Most:
-        """What may be computed of weights before calls, in bytes and work."""
+        """The most to compute of weights before calls, in bytes and work."""
         return self.folding_bytes, self.folding_work

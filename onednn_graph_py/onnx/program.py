@@ -1,4 +1,4 @@
-"""What runs nodes for certain dims, or for all: `Program`."""
+"""A program runs nodes for certain dims, or for all: `Program`."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

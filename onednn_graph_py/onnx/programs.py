@@ -35,14 +35,14 @@ MOST_FAILURES = 2
 """After so many programs that should be general and are not, each set of dims gets its own."""
 
 MORE_PARTS, LOST_SHARE = 2, 0.01
-"""What a program for all dims may have more in parts, and lose of the arithmetic in oneDNN."""
+"""The parts that a program for all dims may have more, and the arithmetic that oneDNN may lose."""
 
 Array = npt.NDArray[Any]
 
 
 @dataclass
 class Entry:
-    """What runs a set of dims."""
+    """The program for a set of dims."""
 
     program: Program
     run: Wiring
@@ -107,13 +107,13 @@ class Programs:
 
     @property
     def entries(self) -> dict[tuple[Shape, ...], Entry]:
-        """What there is, by the shapes of the inputs, in the order in which it was made."""
+        """All entries, by the shapes of the inputs, in the order in which they were made."""
         with self._lock:
             return dict(self._entries)
 
     @property
     def measured(self) -> Paces:
-        """What decided how all that there is runs."""
+        """The paces that decided how all entries run."""
         made: Paces = {} if self._rival is None else dict(self._rival.paces)
         for entry in self.entries.values():
             if entry.program.model is not None:
@@ -285,7 +285,7 @@ def _others(shape: Shape, is_open: Sequence[bool] | None, larger: bool) -> Shape
 
 
 class Tail:
-    """What runs after a program, since its dims follow from numbers that the program computes."""
+    """The programs after a program, whose dims follow from numbers that it computes."""
 
     def __init__(self, programs: Programs, found: Survey) -> None:
         self._programs = programs

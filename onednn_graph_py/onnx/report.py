@@ -1,4 +1,4 @@
-"""What runs where, and why: `OnnxReport`."""
+"""A report on the parts of a model, where they run, and why: `OnnxReport`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Left:
 
 @dataclass(frozen=True)
 class ProgramReport(Partitions):
-    """What runs one set of shapes, or all.
+    """A report on the program for one set of shapes, or for all.
 
     Parameters
     ----------
@@ -125,13 +125,7 @@ class ProgramReport(Partitions):
 
 @dataclass(frozen=True)
 class OnnxReport:
-    """What `OnnxModel.report` returns; as text it is a table for people.
-
-    Parameters
-    ----------
-    name : str
-    programs : tuple of ProgramReport
-    """
+    """A report on a model, by `OnnxModel.report`; as text it is a table for people."""
 
     name: str
     programs: tuple[ProgramReport, ...]

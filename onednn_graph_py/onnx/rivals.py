@@ -40,7 +40,7 @@ _SMALL = 64  # elements of a weight up to which its numbers may decide what runs
 
 
 class Rival:
-    """What onnxruntime makes of a model's file, beside which programs are timed.
+    """onnxruntime's session of a model's file, against which programs are timed.
 
     What was measured is kept as `pace` keeps it: for the model's nodes, not for its weights.
     """

@@ -183,7 +183,7 @@ def _maker(
         numbers = record["weights"]
         weights = None if numbers is None else {n: stored[i][0] for n, i in numbers.items()}
         island = island_from(record["island"], weights)
-        return lambda: island, len(record["island"][2])
+        return lambda: island, len(island.model.outputs) if isinstance(island, Island) else 0
     graph = record["graph"]
     builder = built(graph, (stored[i] for i in graph["constants"]))
     options = {**record["options"], "memory_limit": limit}

@@ -51,7 +51,7 @@ class Section:
 
 @dataclass
 class Survey:
-    """What a walk found."""
+    """The result of a walk."""
 
     tensors: dict[ir.Value, Tensor] = field(default_factory=dict)
     # the result of the branch that runs, for each result of an If

@@ -1,4 +1,4 @@
-"""What is known of a value of a model while its graph is walked: `Tensor`."""
+"""Facts about a value of a model while its graph is walked: `Tensor`."""
 
 from __future__ import annotations
 

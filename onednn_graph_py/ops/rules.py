@@ -4,6 +4,8 @@ Each rule takes a `Call` and raises `InvalidGraphOpError` if the op breaks it. U
 types pass.
 """
 
+from functools import partial
+
 from .call import Call
 from .terms import MAX_NDIMS, UNKNOWN, shape_text
 
@@ -84,22 +86,16 @@ def type_cast_types(call: Call) -> None:
 # -- ports that attributes promise
 
 
-def norm_statistics(call: Call) -> None:
-    """With keep_stats the statistics must be outputs."""
-    if call.attr("keep_stats") and len(call.outputs) != 3:
+def _three_outputs(attribute: str, names: str, call: Call) -> None:
+    if call.attr(attribute) and len(call.outputs) != 3:
         call.refuse(
-            f"with keep_stats it has 3 outputs (dst, mean, variance), got {len(call.outputs)}; set "
-            "keep_stats to False for one"
+            f"with {attribute} it has 3 outputs ({names}), got {len(call.outputs)}; set "
+            f"{attribute} to False for one"
         )
 
 
-def norm_gradients(call: Call) -> None:
-    """With use_affine the gradients of the parameters must be outputs."""
-    if call.attr("use_affine") and len(call.outputs) != 3:
-        call.refuse(
-            "with use_affine it has 3 outputs (diff_src, diff_gamma, diff_beta), got "
-            f"{len(call.outputs)}; set use_affine to False for one"
-        )
+norm_statistics = partial(_three_outputs, "keep_stats", "dst, mean, variance")
+norm_gradients = partial(_three_outputs, "use_affine", "diff_src, diff_gamma, diff_beta")
 
 
 # -- quantization

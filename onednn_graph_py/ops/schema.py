@@ -39,10 +39,6 @@ class OpSchema(Row):
         attrs : mapping of str to value
             The attributes that are set, in the library's spelling.
 
-        Returns
-        -------
-        int
-
         Examples
         --------
         >>> ops.MatMul.flop([(4, 16), (16, 8)], [(4, 8)], {})

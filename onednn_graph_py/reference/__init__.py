@@ -7,17 +7,11 @@
 """
 
 # Each of these modules registers the ops that it computes.
-from . import binary as binary
-from . import convolution as convolution
-from . import dropout as dropout
 from . import elementwise as elementwise
-from . import interpolation as interpolation
-from . import matmul as matmul
 from . import movement as movement
 from . import normalization as normalization
-from . import pooling as pooling
-from . import quantization as quantization
-from . import reduction as reduction
+from . import products as products
+from . import windows as windows
 
 # isort: split
 from .registry import implemented

@@ -8,8 +8,8 @@ import math
 import numpy as np
 
 from ..ops.call import Call
-from .binary import along_channels, batch_axes
-from .convolution import grouped_channels, joined_channels
+from .elementwise import along_channels, batch_axes
+from .products import grouped_channels, joined_channels
 from .registry import Array, reference, references
 from .windows import channels_first, channels_restored
 

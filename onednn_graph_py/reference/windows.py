@@ -1,14 +1,16 @@
-"""Windows that slide over the spatial dims, for convolution and pooling."""
+"""Windows that slide over the spatial dims, pooling, and interpolation."""
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..ops.call import Call, Operand
-from ..ops.shapes.windows import window_of
-from .registry import Array
+from ..ops.shapes.windows import entries, window_of
+from .registry import Array, reference
+from .rounding import float_info
 
 
 def channels_first(call: Call, x: Array) -> Array:
@@ -109,3 +111,111 @@ def windows(
     transposed = call.kind.startswith("ConvTranspose")
     begin = tuple(window.begin(i, 0 if transposed else size) for i, size in enumerate(spatial))
     return Windows(tuple(count), window.kernel, window.strides, window.dilations, begin)
+
+
+def pooling_windows(call: Call, spatial: tuple[int, ...], count: tuple[int, ...]) -> Windows:
+    """Return the positions of pooling's windows."""
+    return windows(call, spatial, entries(call, "kernel", len(spatial), 1), count)
+
+
+def average_counts(call: Call, spatial: tuple[int, ...], where: Windows) -> Array:
+    """Return the divisors of the windows' sums, as (1, 1, windows)."""
+    if call.attr("exclude_pad"):
+        inside = where.over(np.ones((1, 1, *spatial)))
+        return np.asarray(inside.sum(tuple(range(-len(spatial), 0))))
+    return np.full((1, 1, *where.count), float(np.prod(where.kernel)))
+
+
+@reference("AvgPool")
+def _avg_pool(call: Call, x: Array) -> Array:
+    x = channels_first(call, x)
+    spatial = x.shape[2:]
+    where = pooling_windows(call, spatial, spatial_extents(call, call.output(0)))
+    sums = where.over(x).sum(tuple(range(-len(spatial), 0)))
+    return channels_restored(call, sums / average_counts(call, spatial, where))
+
+
+@reference("MaxPool")
+def _max_pool(call: Call, x: Array) -> Array:
+    x = channels_first(call, x)
+    spatial = x.shape[2:]
+    where = pooling_windows(call, spatial, spatial_extents(call, call.output(0)))
+    # oneDNN starts from the lowest finite number, which is the result for windows of -inf.
+    lowest = float(float_info(call.input(0).dtype or "f32").min)
+    largest = where.over(x, lowest).max(tuple(range(-len(spatial), 0)), initial=lowest)
+    return channels_restored(call, largest)
+
+
+@reference("AvgPoolBackward")
+def _avg_pool_backward(call: Call, diff_dst: Array, src_shape: Array | None = None) -> Array:
+    dy = channels_first(call, diff_dst)
+    spatial = spatial_extents(call, call.output(0))
+    where = pooling_windows(call, spatial, dy.shape[2:])
+    shares = dy / average_counts(call, spatial, where)
+    every = shares.reshape(*shares.shape, *[1] * len(spatial))
+    spread = where.spread(np.broadcast_to(every, (*shares.shape, *where.kernel)), spatial)
+    return channels_restored(call, spread)
+
+
+@reference("MaxPoolBackward")
+def _max_pool_backward(call: Call, src: Array, diff_dst: Array) -> Array:
+    x, dy = channels_first(call, src), channels_first(call, diff_dst)
+    spatial = x.shape[2:]
+    where = pooling_windows(call, spatial, dy.shape[2:])
+    taken = where.over(x, -np.inf).reshape(*dy.shape, math.prod(where.kernel))
+    # oneDNN looks for an element above the lowest finite number. If there is none, it takes the
+    # first element, even if that is padding.
+    lowest = float(float_info(call.input(0).dtype or "f32").min)
+    first = np.where(taken > lowest, taken, -np.inf).argmax(-1, keepdims=True)
+    gradients = np.zeros(taken.shape)
+    np.put_along_axis(gradients, first, dy[..., np.newaxis], -1)
+    spread = where.spread(gradients.reshape(*dy.shape, *where.kernel), spatial)
+    return channels_restored(call, spread)
+
+
+def _coordinates(call: Call, size: int, new_size: int) -> Array:
+    """Return the new elements' positions among the old ones, in float32 like oneDNN."""
+    at = np.arange(new_size, dtype=np.float32)
+    if call.attr("coordinate_transformation_mode") == "align_corners":
+        return at * np.float32(size - 1) / np.float32(max(new_size - 1, 1))
+    half = np.float32(0.5)
+    return (at + half) * np.float32(size) / np.float32(new_size) - half
+
+
+def interpolation_weights(call: Call, size: int, new_size: int) -> Array:
+    """Return the matrix (new, old) that resizes one dim; each row has one or two entries."""
+    at = _coordinates(call, size, new_size)
+    new = np.arange(new_size)
+    matrix = np.zeros((new_size, size))
+    if call.attr("mode") == "nearest":
+        # oneDNN's roundf rounds halves away from zero; no coordinate is below -0.5.
+        nearest = np.floor(at.astype(np.float64) + 0.5).astype(np.int64)
+        matrix[new, np.clip(nearest, 0, size - 1)] = 1.0
+        return matrix
+    left = np.floor(at).astype(np.int64)
+    share = (at - left).astype(np.float64)
+    np.add.at(matrix, (new, np.clip(left, 0, size - 1)), 1.0 - share)
+    np.add.at(matrix, (new, np.clip(left + 1, 0, size - 1)), share)
+    return matrix
+
+
+@reference("Interpolate")
+def _interpolate(call: Call, x: Array, sizes: Array | None = None) -> Array:
+    y = channels_first(call, x)
+    for axis, new_size in enumerate(spatial_extents(call, call.output(0)), start=2):
+        matrix = interpolation_weights(call, y.shape[axis], new_size)
+        y = np.moveaxis(np.tensordot(y, matrix, axes=(axis, 1)), -1, axis)
+    return channels_restored(call, y)
+
+
+@reference("InterpolateBackward")
+def _interpolate_backward(
+    call: Call, src: Array, diff_dst: Array, sizes: Array | None = None
+) -> Array:
+    # Resizing is linear, so only src's shape matters.
+    spatial = channels_first(call, src).shape[2:]
+    dx = channels_first(call, diff_dst)
+    for axis, size in enumerate(spatial, start=2):
+        matrix = interpolation_weights(call, size, dx.shape[axis])
+        dx = np.moveaxis(np.tensordot(dx, matrix, axes=(axis, 0)), -1, axis)
+    return channels_restored(call, dx)

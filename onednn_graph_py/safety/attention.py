@@ -1,4 +1,4 @@
-"""What oneDNN gets wrong in attention: two products, and a SoftMax of the first one's result."""
+"""Defects of attention: two products, and a SoftMax of the first one's result."""
 
 import math
 from itertools import pairwise

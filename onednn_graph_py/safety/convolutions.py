@@ -1,4 +1,4 @@
-"""What oneDNN gets wrong in convolutions, transposed ones, and their gradients."""
+"""Defects of convolutions, transposed ones, and their gradients."""
 
 import math
 from collections.abc import Iterator

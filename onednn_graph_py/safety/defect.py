@@ -14,7 +14,7 @@ from .group import Features, Group
 
 
 class Effect(Flag):
-    """What oneDNN does with a partition."""
+    """The effect of a defect on a partition."""
 
     WRONG = auto()  # some results are wrong
     OUT_OF_BOUNDS = auto()  # it reads or writes outside of its buffers

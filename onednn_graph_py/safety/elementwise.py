@@ -1,4 +1,4 @@
-"""What oneDNN gets wrong in element-wise ops, Select and PReLU, and in ops that move elements."""
+"""Defects of element-wise ops, Select and PReLU, and of ops that move elements."""
 
 import math
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""What oneDNN gets wrong in products of integers, and in what it fuses to them."""
+"""Defects of products of integers, and of ops that oneDNN fuses to them."""
 
 from ..machine import Conditions
 from .calls import Op, Tensor

@@ -1,4 +1,4 @@
-"""What oneDNN gets wrong in normalizations and SoftMax, and in their gradients."""
+"""Defects of normalizations and SoftMax, and of their gradients."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What oneDNN gets wrong in operands that binary ops read, after another op or among themselves."""
+"""Defects of operands that binary ops read, after another op or among themselves."""
 
 import math
 from collections.abc import Iterator
@@ -22,7 +22,8 @@ _PRODUCT = Needs(_MATMUL, fused=True, beside=BINARY)
 # -- after other ops
 
 
-_IGNORING = BINARY | with_trait("reduces") | with_attribute("kernel") | {"LayerNorm", "MatMul"}
+_NORMS = {"GroupNorm", "LayerNorm"}
+_IGNORING = BINARY | with_trait("reduces") | with_attribute("kernel") | _NORMS | {"MatMul"}
 """Ops behind which oneDNN ignores an operand's strides before 3.13."""
 
 

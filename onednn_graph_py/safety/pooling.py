@@ -1,4 +1,4 @@
-"""What oneDNN gets wrong in pooling and Interpolate, and in ops that it fuses to pooling."""
+"""Defects of pooling and Interpolate, and of ops that oneDNN fuses to pooling."""
 
 from ..machine import Conditions
 from ..ops.lookup import with_attribute, with_trait

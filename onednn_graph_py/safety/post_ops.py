@@ -25,7 +25,7 @@ Wide = tuple[bool, ...]  # one bool for each dim: whether an operand varies alon
 
 
 class Operand(NamedTuple):
-    """What a binary op that is fused reads besides the result of the op before it."""
+    """The operand of a fused binary op besides the result of the op before it."""
 
     tensor: Tensor
     shape: tuple[int, ...]  # its shape, with as many dims as the result

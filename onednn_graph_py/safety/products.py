@@ -1,4 +1,4 @@
-"""What oneDNN gets wrong in single products."""
+"""Defects of single products."""
 
 import math
 from typing import NamedTuple

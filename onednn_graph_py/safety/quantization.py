@@ -1,4 +1,4 @@
-"""What oneDNN gets wrong about scales and zero points."""
+"""Defects of scales and zero points."""
 
 import numpy as np
 

@@ -115,10 +115,6 @@ def to_builder(document: GraphDocument, *, file: str | None = None) -> GraphBuil
     file : str, optional
         The file that the document was read from, for messages about ops.
 
-    Returns
-    -------
-    GraphBuilder
-
     Raises
     ------
     GraphFormatError
@@ -188,14 +184,6 @@ def to_graph(document: GraphDocument) -> _core.graph:
 
     Shapes and layouts are those of the file: nothing is inferred or checked with the table of ops.
     If a reader describes a tensor differently, its maker's description counts, as in oneDNN.
-
-    Parameters
-    ----------
-    document : GraphDocument
-
-    Returns
-    -------
-    graph
 
     Raises
     ------

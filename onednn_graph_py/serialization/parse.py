@@ -31,10 +31,6 @@ def parse(source: JSONSource) -> GraphDocument:
         It need not be trusted: anything but a graph raises, sizes that it states allocate
         nothing, and files larger than ``read.MAX_BYTES`` are rejected.
 
-    Returns
-    -------
-    GraphDocument
-
     Raises
     ------
     GraphFormatError

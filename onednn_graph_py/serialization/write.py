@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,14 +23,6 @@ def from_builder(builder: GraphBuilder) -> GraphDocument:
 
     Ops and tensors are numbered anew. Those of a loaded graph keep what its file says of them but a
     builder does not hold, such as properties. Constants lose their values.
-
-    Parameters
-    ----------
-    builder : GraphBuilder
-
-    Returns
-    -------
-    GraphDocument
 
     Raises
     ------
@@ -140,10 +131,7 @@ def to_json(graph: GraphBuilder | GraphDocument) -> str:
         if value is not None:
             fields[name] = str(value).lower() if isinstance(value, bool) else value
     fields["graph"] = [_op(op) for op in document.graph]
-    out = io.StringIO()
-    _value(out, fields, 0)
-    out.write("\n")
-    return out.getvalue()
+    return _text(fields) + "\n"
 
 
 def save(graph: GraphBuilder | GraphDocument, path: str | os.PathLike[str]) -> None:
@@ -191,38 +179,21 @@ def _number(value: float) -> str:
     return f"{value:.17g}"
 
 
-def _value(out: io.StringIO, value: Any, depth: int) -> None:
+def _text(value: Any, line: str = "\n") -> str:
+    """Return a value with each entry of a list on a line, indented by two spaces for each level."""
     if isinstance(value, str):
-        out.write(f'"{value.translate(_ESCAPED)}"')
-    elif isinstance(value, float):
-        out.write(_number(value))
-    elif isinstance(value, int):
-        out.write(str(value))
-    elif isinstance(value, Mapping):
-        _list(out, "{}", value.items(), _pair, depth)
+        return f'"{value.translate(_ESCAPED)}"'
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, int):
+        return str(value)
+    inner = line + "  "
+    if isinstance(value, Mapping):
+        brackets = "{}"
+        entries = [f"{_text(name)}: {_text(v, inner)}" for name, v in value.items()]
     else:
-        _list(out, "[]", value, _value, depth)
-
-
-def _pair(out: io.StringIO, pair: tuple[str, Any], depth: int) -> None:
-    out.write(f'"{pair[0].translate(_ESCAPED)}": ')
-    _value(out, pair[1], depth)
-
-
-def _list(
-    out: io.StringIO,
-    brackets: str,
-    entries: Iterable[Any],
-    write: Callable[[io.StringIO, Any, int], None],
-    depth: int,
-) -> None:
-    """Write a list with an entry on each line, indented by two spaces for each level."""
-    out.write(brackets[0])
-    first = True
-    for entry in entries:
-        out.write(("" if first else ",") + "\n" + "  " * (depth + 1))
-        write(out, entry, depth + 1)
-        first = False
-    if not first:
-        out.write("\n" + "  " * depth)
-    out.write(brackets[1])
+        brackets = "[]"
+        entries = [_text(v, inner) for v in value]
+    if not entries:
+        return brackets
+    return f"{brackets[0]}{inner}{f',{inner}'.join(entries)}{line}{brackets[1]}"

@@ -1,1 +1,1 @@
-"""What is done with graphs, models and files: see, compare, capture, replay, shrink, test."""
+"""Tools for graphs, models and files: see, compare, capture, replay, shrink, test."""

@@ -12,7 +12,7 @@ __all__ = ["Model", "Predictor"]
 
 
 class Model(Protocol):
-    """What a predictor needs of a model."""
+    """A model as a predictor needs it."""
 
     name: str
 

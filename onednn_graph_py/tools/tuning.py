@@ -77,10 +77,6 @@ def clear() -> None:
 def export(path: str | os.PathLike[str]) -> int:
     """Write what was measured into a JSON file, for `load` on machines of the same kind.
 
-    Parameters
-    ----------
-    path : path-like
-
     Returns
     -------
     int
@@ -98,10 +94,6 @@ def export(path: str | os.PathLike[str]) -> int:
 
 def load(path: str | os.PathLike[str]) -> int:
     """Take over the timings of a file that `export` wrote, where this machine has none.
-
-    Parameters
-    ----------
-    path : path-like
 
     Returns
     -------

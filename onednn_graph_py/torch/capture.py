@@ -1,4 +1,4 @@
-"""What this room needs of torch beyond its public interface; nothing else uses private names."""
+"""Uses of torch beyond its public interface; nothing else here has private names of it."""
 
 import operator
 import re

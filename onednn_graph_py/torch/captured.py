@@ -16,12 +16,12 @@ from torch import fx
 from ..base.errors import UnimplementedError
 from ..machine.constant_cache import empty_constants
 from . import capture, rewrites
+from .arrays import Sample
 from .division import divided, function_of, is_size, is_worth, operations, source, viewed
 from .fallback import FallbackWarning
 from .folding import folded
 from .options import Options
 from .region import Region
-from .sample import Sample
 
 MOST_UNUSED = 3  # after so many programs in a row that ran only once, weights become inputs
 

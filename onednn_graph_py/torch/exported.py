@@ -123,10 +123,6 @@ def export(
     **options
         As for `GraphBuilder.compile`.
 
-    Returns
-    -------
-    CompiledGraph
-
     Raises
     ------
     InvalidGraphError

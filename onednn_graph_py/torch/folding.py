@@ -1,4 +1,4 @@
-"""What torch computes once of weights, since oneDNN has no ops for it."""
+"""Results that torch computes once of weights, since oneDNN has no ops for them."""
 
 from collections.abc import Mapping
 

@@ -19,7 +19,7 @@ __all__ = ["Activations", "Options"]
 
 @dataclass(frozen=True)
 class Options(options.Options):
-    """What ``torch.compile(..., options={...})`` may say.
+    """The options of ``torch.compile(..., options={...})``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What ran where, and why: `report`."""
+"""A report on the parts of a model, where they ran, and why: `report`."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class GraphReport:
 
 @dataclass(frozen=True)
 class Report:
-    """What `report` returns; as text it is one line, and `details` are a table.
+    """A report on a module, by `report`; as text it is one line, and `details` are a table.
 
     Parameters
     ----------
@@ -197,10 +197,6 @@ def report(compiled: Callable[..., Any] | None = None, *, seconds: float | None 
     seconds : float, optional
         Call each region for so long, with random inputs of its latest shapes, and report the times
         of its steps. By default nothing is called.
-
-    Returns
-    -------
-    Report
     """
     graphs = [c for c in CAPTURED if compiled is None or _belongs(c, compiled)]
     recurrent: list[str] = []

@@ -139,6 +139,7 @@ print(*sorted({"onnx", "onnx_ir", "onnxruntime"} & sys.modules.keys()))
         ("islands", HERE, "onnxruntime"),
         ("an island", HERE, "onnxruntime"),
         ("wired", HERE, ""),
+        ("wired", THERE, "onnxruntime"),
     ],
 )
 def test_sizes_of_a_file_need_no_more_than_their_islands(name, faster, needs, tmp_path):

@@ -347,7 +347,7 @@ def test_only_weights_that_change_become_inputs():
 
 
 def test_a_sample_sees_a_write_to_any_kind_of_tensor():
-    from onednn_graph_py.torch.sample import Sample
+    from onednn_graph_py.torch.arrays import Sample
 
     for tensor in (
         torch.randn(3, 4).t(),

@@ -290,6 +290,17 @@ def test_unknown_dims_are_reshaped_by_place():
     np.testing.assert_array_equal(b.compile()(x), x.reshape(2, 5, 2, 3).transpose(0, 2, 1, 3))
 
 
+def test_parts_of_unknown_dims_are_as_long_as_a_call_makes_them():
+    def parts(x):
+        return [x[::-1][9:], x[::-1][:2], x[::-1][-3:], np.diff(x, axis=0)[::-1]]
+
+    model = og.trace(parts, ((-1, 3), "f32")).compile()
+    for rows in (1, 2, 5, 13):
+        x = np.arange(3 * rows, dtype=np.float32).reshape(rows, 3)
+        for got, wanted in zip(model(x), parts(x), strict=True):
+            np.testing.assert_array_equal(got, wanted)
+
+
 def test_host_steps_take_unknown_dims():
     model = og.trace(
         lambda x: np.cumsum(x, axis=1) + np.argmax(x, axis=0)[0] * 0, ((-1, 4), "s32")

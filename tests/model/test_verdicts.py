@@ -19,8 +19,7 @@ import onednn_graph_py as og
 from onednn_graph_py.machine.cpu import threads_can_be_set
 from onednn_graph_py.model.checking.verify import reference_values
 from onednn_graph_py.model.verdicts import Judge, Outcome, Verdict, judge, running, subject_of
-from onednn_graph_py.model.verdicts.arrays import draws_of, written
-from onednn_graph_py.model.verdicts.examine import examine
+from onednn_graph_py.model.verdicts.examine import draws_of, examine, written
 from onednn_graph_py.model.verdicts.judge import Kept
 from onednn_graph_py.model.verdicts.portion import picked, picks_for, seconds_of, shapes_of
 from onednn_graph_py.model.verdicts.verdict import Limits

@@ -11,6 +11,7 @@ from wrong_cases import (
     AMX,
     AVX512,
     EVERYWHERE,
+    NEW,
     OLD,
     PER_TENSOR,
     ROWS,
@@ -103,6 +104,29 @@ def test_a_strided_operand_of_the_whole_shape_is_met_if_one_dim_is_wide():
     assert row.find(group(build((1, 8), (16, 2))), OLD)
     assert row.find(group(build((1, 8), (8, 1))), OLD) is None
     assert row.find(group(build((3, 8), (16, 2))), OLD) is None
+
+
+def test_an_operand_with_gaps_behind_a_norm_of_each_channel_is_read_where_it_lies():
+    def build(b):
+        x, operand = b.input((2, 7, 4)), b.input((1, 1, 4), strides=(1, 16, 4))
+        ones, zeros = (b.constant(np.full(4, n, np.float32)) for n in (1, 0))
+        b.output(
+            b.op("GroupNorm", x, ones, zeros, groups=4, data_format="NXC", keep_stats=False)
+            / operand
+        )
+
+    row = DEFECTS["strided_operand"]
+    assert row.find(group(build), OLD) and not row.find(group(build), NEW)
+    b = og.GraphBuilder()
+    build(b)
+    x = np.random.default_rng(0).standard_normal((2, 7, 4)).astype(np.float32)
+    far = np.full((1, 1, 16), np.nan, np.float32)[..., ::4]
+    far[...] = [0.5, 3, 2, 7]
+    wanted = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) / far
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # old versions run it in parts
+        model = b.compile()
+    np.testing.assert_allclose(model(x, far), wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_the_largest_weight_is_the_last_of_which_two_products_fit_into_16_bits():

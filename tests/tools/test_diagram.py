@@ -26,7 +26,7 @@ from onednn_graph_py.tools.inspect.labels import (
     title_lines,
     visible,
 )
-from onednn_graph_py.tools.inspect.mermaid import to_mermaid
+from onednn_graph_py.tools.inspect.languages import to_mermaid
 
 HOSTILE = [
     '"]; x --> y["',

@@ -1,4 +1,4 @@
-"""What this package needs of the interpreter: that it is the main one, and has the GIL.
+"""The needs of this package: the main interpreter, with the GIL.
 
 The GIL guards what objects and threads share in the extension; oneDNN, its threads and its caches
 belong to the whole process.

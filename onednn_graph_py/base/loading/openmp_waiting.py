@@ -1,4 +1,4 @@
-"""How OpenMP's threads wait for each other: briefly, unless the user has said otherwise.
+"""The waiting of OpenMP's threads for each other: brief, unless the user has said otherwise.
 
 GCC's libgomp has its threads spin for milliseconds before they sleep. Beside a busy process a
 thread then spins while the one that it waits for has no CPU, and a call takes ten times as long now
@@ -18,10 +18,10 @@ from pathlib import Path
 from .loaded import loaded_here
 
 VARIABLES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
-"""What a user says how threads wait with; whoever sets one has chosen."""
+"""The variables by which a user chooses how threads wait."""
 
 SPIN_COUNT = 1000
-"""How often a thread looks whether it may go on before it sleeps, some microseconds in all."""
+"""The number of looks whether a thread may go on before it sleeps, some microseconds in all."""
 
 _before: frozenset[str] = frozenset()
 _after: frozenset[str] = frozenset()

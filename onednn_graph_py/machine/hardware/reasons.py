@@ -23,8 +23,6 @@ def no_cpu(runtime: str, failures: Sequence[Failure]) -> Missing:
     failed = _of("cpu", failures)
     if failed is not None:
         return failed
-    if os.environ.get(SELECTOR):
-        return _hidden("cpu")
     known = [d for d in drivers.registered() if d.is_intels_for_cpus]
     if any(d.exists for d in known):
         told = ", ".join(f"{d.file} (by {d.told_by})" for d in known)
@@ -55,12 +53,7 @@ def no_gpu(onednn: Mapping[str, Any], failures: Sequence[Failure]) -> Missing:
     if runtime not in ("SYCL", "OpenCL"):
         release = f"oneDNN {version_t(onednn).release}"
         return Missing("gpu", f"{release} was built without a GPU runtime", _SYCL_BUILD)
-    failed = _of("gpu", failures)
-    if failed is not None:
-        return failed
-    if os.environ.get(SELECTOR):
-        return _hidden("gpu")
-    return Missing(
+    return _of("gpu", failures) or Missing(
         "gpu",
         f"{runtime} shows no GPU",
         "needs an Intel GPU that this user may open (/dev/dri/renderD*; a container needs --device "
@@ -78,14 +71,12 @@ def no_package(name: str, why: str, extra: str) -> Missing:
     )
 
 
-def _hidden(kind: str) -> Missing:
-    value = os.environ[SELECTOR]
-    return Missing(kind, f"{SELECTOR} is {value!r}, which may hide it", f"unset {SELECTOR}")
-
-
 def _of(kind: str, failures: Sequence[Failure]) -> Missing | None:
-    """Return the failure of the search for devices of a kind, if there is one."""
+    """Return the failure of the search for devices of a kind, or the setting that may hide them."""
     texts = [f.text for f in failures if f.kind in (kind, "")]
+    hiding = os.environ.get(SELECTOR)
+    if not texts and hiding:
+        return Missing(kind, f"{SELECTOR} is {hiding!r}, which may hide it", f"unset {SELECTOR}")
     if not texts:
         return None
     settings = [

@@ -150,7 +150,7 @@ class ArrayNamespace:
 
 
 class _Info:
-    """What the namespace can do, as the Array API asks."""
+    """The abilities of the namespace, as the Array API asks."""
 
     def capabilities(self) -> dict[str, Any]:
         return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 12}

@@ -163,10 +163,6 @@ class GraphBuilder(BuilderMethods):
         updated : bool
             Whether calls may write to the array, which `update` does; it must be writable then.
 
-        Returns
-        -------
-        Value
-
         Raises
         ------
         InvalidArgumentsError
@@ -225,10 +221,6 @@ class GraphBuilder(BuilderMethods):
             False uses the array where it lies, as for memory-mapped files and shared memory, and
             keeps it alive: it must be read-only, row-major and aligned to 64 bytes, and need no
             conversion. None does so if it can, and copies otherwise.
-
-        Returns
-        -------
-        Value
 
         Raises
         ------
@@ -642,7 +634,7 @@ class GraphBuilder(BuilderMethods):
 
 
 _KEPT = ("shape", "dtype", "name", "strides", "updated")
-"""What a pickle keeps of a value besides its data."""
+"""The attributes of a value that a pickle keeps besides its data."""
 
 
 def _restored(

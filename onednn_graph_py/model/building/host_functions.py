@@ -1,5 +1,6 @@
 """Calls of NumPy functions as host steps: `HostFunction`, and `host_step`, which adds one."""
 
+import contextlib
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -137,6 +138,14 @@ def parts_of(result: Any) -> tuple[Array, ...]:
     return tuple(map(np.asarray, result if isinstance(result, (tuple, list)) else (result,)))
 
 
+def _dim(few: int, many: int, one: int) -> int:
+    """Return a dim of a result, unknown if it differs with other unknown dims or may do so.
+
+    What is empty for a few elements, such as x[9:], is not for many.
+    """
+    return few if few == many == one > 0 else -1
+
+
 def host_step(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Add a call of a NumPy function to the graph of the values among its arguments."""
     values: list[Value] = []
@@ -157,18 +166,20 @@ def host_step(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     )
     shapes = [v.shape or () for v in values]
     try:
-        # A dim that differs with the unknown ones is unknown.
-        small, large = ([tuple(n if d < 0 else d for d in dims) for dims in shapes] for n in (2, 3))
+        small, large, least = (
+            [tuple(n if d < 0 else d for d in dims) for dims in shapes] for n in (2, 3, 1)
+        )
         result = call.tried(small)
         few, many = parts_of(result), parts_of(call.tried(large))
     except OneDNNError:
         raise
     except (ValueError, TypeError, IndexError, ArithmeticError, np.linalg.LinAlgError) as e:
         raise InvalidArgumentsError(str(e)) from e
-    try:
+    ones, fewest = few, few
+    with contextlib.suppress(ValueError, IndexError):  # ones may be out of bounds, and one too few
         ones = parts_of(call.tried(small, 1))
-    except (ValueError, IndexError):  # they may be out of bounds
-        ones = few
+        tried = parts_of(call.tried(least))
+        fewest = tried if [t.ndim for t in tried] == [f.ndim for f in few] else few
     if [f.shape for f in few] != [o.shape for o in ones]:
         raise InvalidShapeError("the result's shape depends on elements, which a call determines")
     dtypes = []
@@ -180,8 +191,8 @@ def host_step(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             raise InvalidDataTypeError(f"no value can be {array.dtype}")
         dtypes.append("f32" if dtype == "f64" else dtype)
     made = tuple(
-        (tuple(d if d == e else -1 for d, e in zip(f.shape, m.shape, strict=True)), dtype)
-        for f, m, dtype in zip(few, many, dtypes, strict=True)
+        (tuple(map(_dim, f.shape, m.shape, o.shape)) if small != large else f.shape, dtype)
+        for f, m, o, dtype in zip(few, many, fewest, dtypes, strict=True)
     )
     call = replace(call, made=made)
     label = f"np.{name}" if name != "getitem" else "x[...]"

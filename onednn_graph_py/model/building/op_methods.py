@@ -115,7 +115,7 @@ class _Unmade:
 
 
 class OpMethods:
-    """What the methods of ops call; they are made for each class that inherits this."""
+    """The base of classes with a method for each op."""
 
     __slots__ = ()
 

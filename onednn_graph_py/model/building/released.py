@@ -1,4 +1,4 @@
-"""What stands for a constant whose memory was given back: `ReleasedArray`."""
+"""The stand-in for a constant whose memory was given back: `ReleasedArray`."""
 
 from typing import Any, NoReturn
 

@@ -1,4 +1,4 @@
-"""What becomes of a group of ops that oneDNN would run as one partition: `fate`."""
+"""The fate of a group of ops that oneDNN would run as one partition: `fate`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -17,7 +17,7 @@ class _Attention(NamedTuple):
 
     scores: Node
     between: tuple[Node, ...]
-    """What makes weights of the scores; each op reads the result of the one before."""
+    """The ops from scores to weights; each reads the result of the one before."""
     result: Node
     rest: tuple[Node, ...]  # what reads the result
 

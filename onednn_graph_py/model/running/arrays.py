@@ -91,7 +91,7 @@ class Converter:
 
 
 class _Form(NamedTuple):
-    """What an array must be so that its memory is used as it is; strides in bytes."""
+    """The form of an array whose memory is used as it is; strides in bytes."""
 
     dtype: np.dtype[Any]
     dims: tuple[int, ...]

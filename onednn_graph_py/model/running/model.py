@@ -452,7 +452,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
 
     @property
     def state(self) -> tuple[GraphBuilder, dict[str, Any], str | None, Paces]:
-        """What `restored` makes an equal model of: for pickles and files."""
+        """The arguments of `restored` for an equal model: for pickles and files."""
         device = None if self._queue is None else self._queue.queue.sycl_device.get_filter_string()
         return self.builder, self.options, device, dict(self._shared.measured)
 
@@ -463,10 +463,6 @@ class CompiledGraph(_core._model_base, ModelMethods):
         ----------
         *shapes : sequence of int
             Shapes of the inputs, if the model has unknown dims.
-
-        Returns
-        -------
-        tuple of Step
         """
         chosen = tuple(tuple(s) for s in shapes) or tuple(v.shape or () for v in self.inputs)
         plan = self.specialization(chosen).plan
@@ -591,14 +587,6 @@ class CompiledGraph(_core._model_base, ModelMethods):
         """Compile the same model for calls with another number of threads.
 
         It shares the constants, and nothing that was compiled.
-
-        Parameters
-        ----------
-        threads : int
-
-        Returns
-        -------
-        CompiledGraph
 
         Raises
         ------

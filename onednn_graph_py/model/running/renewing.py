@@ -16,7 +16,7 @@ __all__ = ["follows"]
 Array = npt.NDArray[np.generic]
 
 _PARAMETERS = with_trait("product") | with_trait("normalizes") | with_trait("channelwise")
-"""What no decision reads the elements of."""
+"""Kinds whose operands' elements no decision reads."""
 
 _CASTS = with_trait("converts", "keeps")
 

@@ -1,4 +1,4 @@
-"""How ONNX's ops are added to a `GraphBuilder`."""
+"""Lowerings of ONNX's ops into a `GraphBuilder`."""
 
 from __future__ import annotations
 

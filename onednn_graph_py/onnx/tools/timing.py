@@ -1,4 +1,4 @@
-"""How long a model takes, beside onnxruntime: `time_model`."""
+"""The time of a model, and of onnxruntime: `time_model`."""
 
 import json
 import statistics

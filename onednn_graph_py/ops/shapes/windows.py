@@ -1,6 +1,8 @@
-"""Windows that slide over spatial dims, for convolution, pooling and their gradients."""
+"""Windows that slide over spatial dims, and shapes of pooling and interpolation."""
 
 from dataclasses import dataclass
+
+import numpy as np
 
 from ..call import Call, Operand
 from ..terms import MAX_NDIMS, UNKNOWN, Shape
@@ -140,3 +142,91 @@ def window_of(call: Call, kernel: Dims) -> Window:
         entries(call, "dilations", n, 1),
         call.attr("auto_pad"),
     )
+
+
+def _pooled(call: Call, src: Operand) -> Shape:
+    """Return the shape of the forward op's result for `src`."""
+    listed = call.attr("kernel")
+    data = data_of(call, src)
+    if data is None:
+        if listed is None:
+            return None
+        return Data(UNKNOWN, UNKNOWN, (UNKNOWN,) * len(listed)).shape(call)
+    n = len(data.spatial)
+    if listed is None:  # oneDNN reports the missing attribute itself
+        return None
+    window = window_of(call, entries(call, "kernel", n, 1))
+    ceil = call.attr("rounding_type") == "ceil"
+    sizes = tuple(window.slide(i, data.spatial[i], ceil) for i in range(n))
+    return Data(data.batch, data.channels, sizes).shape(call)
+
+
+def pool(call: Call) -> list[Shape]:
+    """Infer (N, C, windows) from (N, C, sizes)."""
+    return [_pooled(call, call.input(0))]
+
+
+def avg_pool_backward(call: Call) -> list[Shape]:
+    """Return src's shape, which only the attribute src_shape or the declared output gives."""
+    src = given_shape(call, "src_shape", call.output(0))
+    why = f"the forward op's result for {src.name}"
+    call.input(0).need_shape(_pooled(call, src) if src.shape is not None else None, why)
+    return [src.shape]
+
+
+def max_pool_backward(call: Call) -> list[Shape]:
+    """Return the shape of src."""
+    src = call.input(0)
+    why = f"the forward op's result for {src.name}"
+    call.input(1).need_shape(_pooled(call, src) if src.shape is not None else None, why)
+    return [src.shape]
+
+
+def _resized(call: Call) -> Shape:
+    """Return the shape of the forward op's result for input 0."""
+    data = data_of(call, call.input(0))
+    scales, sizes = call.attr("scales"), call.attr("sizes")
+    if data is None:
+        listed = sizes or scales
+        if not listed:
+            return None
+        made = sizes or (UNKNOWN,) * len(listed)
+        return Data(UNKNOWN, UNKNOWN, tuple(made)).shape(call)
+    for name, listed in (("scales", scales), ("sizes", sizes)):
+        if listed and len(listed) != len(data.spatial):
+            call.refuse_shape(
+                f"attribute {name} must have {len(data.spatial)} entries, one for each spatial "
+                f"dim, it has {len(listed)}"
+            )
+    if sizes and min(sizes) < 1:
+        call.refuse(f"attribute sizes must have no entry below 1, got {list(sizes)}")
+    spatial = list(data.spatial)
+    if 0 in spatial:
+        call.refuse_shape(f"spatial dims {spatial} of input 0 must be at least 1")
+    for i, d in enumerate(spatial):
+        if sizes:
+            spatial[i] = sizes[i]
+        elif scales and d >= 0:
+            # oneDNN multiplies in single precision too.
+            with np.errstate(over="ignore", invalid="ignore"):
+                scaled = np.float32(d) * np.float32(scales[i])
+            if not 1 <= scaled < 1e9:
+                call.refuse_shape(
+                    f"attribute scales makes spatial dim {i} of the output {float(scaled)}"
+                )
+            spatial[i] = int(scaled)
+        else:
+            spatial[i] = UNKNOWN
+    return Data(data.batch, data.channels, tuple(spatial)).shape(call)
+
+
+def interpolate(call: Call) -> list[Shape]:
+    """Infer (N, C, other sizes) from (N, C, sizes)."""
+    return [_resized(call)]
+
+
+def interpolate_backward(call: Call) -> list[Shape]:
+    """Return the shape of src."""
+    src = call.input(0)
+    call.input(1).need_shape(_resized(call), f"the forward op's result for {src.name}")
+    return [src.shape]

@@ -7,35 +7,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ..schema import OpSchema
-from . import (
-    binary,
-    convolution,
-    elementwise,
-    interpolation,
-    matmul,
-    movement,
-    normalization,
-    pooling,
-    quantization,
-    reduction,
-    structure,
-)
+from . import elementwise, movement, normalization, products, windows
 
 __all__ = ["OPS"]
 
-_FAMILIES = (
-    elementwise,
-    binary,
-    matmul,
-    convolution,
-    pooling,
-    interpolation,
-    normalization,
-    reduction,
-    movement,
-    quantization,
-    structure,
-)
+_FAMILIES = (elementwise, products, windows, normalization, movement)
 
 OPS: Mapping[str, OpSchema] = MappingProxyType(
     {row.kind: row for family in _FAMILIES for row in family.ROWS}

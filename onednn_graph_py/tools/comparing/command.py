@@ -17,7 +17,7 @@ from ...base.text.options import (
 )
 from ...base.text.progress import show_progress
 from ..replay.stages import Ended, cases_of, read
-from .compare import compare_document, settings_of
+from .compare import compare, settings_of
 from .table import Comparison
 
 _MORE = """\
@@ -81,7 +81,7 @@ def _shown(made: Sequence[Comparison], form: str | None) -> str:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    settings = settings_of(arguments.isa, arguments.threads, arguments.fpmath)
+    settings_of(arguments.isa, arguments.threads, arguments.fpmath)  # raises before files are read
     cases = cases_of(arguments.file)
     made: list[Comparison] = []
     unreadable = False
@@ -94,9 +94,11 @@ def _compare(arguments: argparse.Namespace) -> int:
                 print(printable(f"compare: {where}{e.reason}"), file=sys.stderr)
                 unreadable = True
                 continue
-            found = compare_document(
+            found = compare(
                 document,
-                settings,
+                isa=arguments.isa,
+                threads=arguments.threads,
+                fpmath=arguments.fpmath,
                 name=str(case),
                 seconds=arguments.seconds,
                 verify=not arguments.no_verify,

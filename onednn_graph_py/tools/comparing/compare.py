@@ -225,43 +225,6 @@ def constants_of(builder: GraphBuilder, document: GraphDocument) -> Constants:
     return {i: np.asarray(v.data) for i, v in zip(ids, constants, strict=True)}
 
 
-def compare_document(
-    document: GraphDocument,
-    settings: Sequence[Setting],
-    *,
-    name: str = "graph",
-    constants: Constants | None = None,
-    seconds: float = 1.0,
-    verify: bool = True,
-    seed: int = 0,
-    timeout: float = 600.0,
-    progress: Progress = lambda text: None,
-) -> Comparison:
-    """Compare runs of a graph under settings; see `compare`."""
-    with tempfile.TemporaryDirectory(prefix="onednn_graph_py-") as folder:
-        columns = [
-            Column(setting, document, constants or {}, Path(folder), i)
-            for i, setting in enumerate(settings)
-        ]
-        try:
-            for i, column in enumerate(columns):
-                progress(f"compiling {i + 1} of {len(columns)}: {column.run.label}")
-                column.start(seed, timeout, _MEMORY_SHARE / (len(columns) - i))
-            if seconds > 0:
-                _time(columns, seconds, timeout, progress)
-            progress("comparing outputs")
-            _check_outputs(columns, verify, seed, timeout)
-        finally:
-            for column in columns:
-                column.stop()
-    for i, column in enumerate(columns):
-        earlier = (k for k in range(i) if columns[k].run.steps == column.run.steps)
-        found = next(earlier, None) if column.run.steps else None
-        column.run.same_steps_as = None if found is None else found + 1
-    runs = tuple(column.run for column in columns)
-    return Comparison(name, runs, processor(), onednn(), seconds, ROUNDS)
-
-
 def _time(columns: Sequence[Column], seconds: float, timeout: float, progress: Progress) -> None:
     for number in range(ROUNDS):
         progress(f"timing, round {number + 1} of {ROUNDS}")
@@ -324,7 +287,7 @@ def _check_outputs(columns: Sequence[Column], verify: bool, seed: int, timeout: 
 
 
 def compare(
-    graph: GraphBuilder | JSONSource,
+    graph: GraphBuilder | GraphDocument | JSONSource,
     *,
     isa: str | Sequence[str] = (),
     threads: int | Sequence[int] = (),
@@ -333,7 +296,8 @@ def compare(
     verify: bool = True,
     seed: int = 0,
     timeout: float = 600.0,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
+    name: str = "",
 ) -> Comparison:
     """Run one graph under all combinations of settings, each in its own process.
 
@@ -343,7 +307,7 @@ def compare(
 
     Parameters
     ----------
-    graph : GraphBuilder, path, str, bytes or dict
+    graph : GraphBuilder, GraphDocument, path, str, bytes or dict
         A graph, or its JSON; constants of a GraphBuilder have their values.
     isa : str or sequence of str, optional
         Highest instruction sets, as `cpu_isa` names them, such as ``["avx2", "avx512_core"]``;
@@ -362,6 +326,8 @@ def compare(
         Time limit of a process for compiling, for a round or for the reference, in seconds.
     progress : callable, optional
         Called with a text about each stage of the work.
+    name : str, optional
+        The graph's name in the table; by default its file's, or ``graph``.
 
     Returns
     -------
@@ -394,22 +360,35 @@ def compare(
     ['passed', 'passed']
     """
     settings = settings_of(isa, threads, fpmath)
-    name = "graph"
     constants: Constants = {}
     if isinstance(graph, GraphBuilder):
         document = from_builder(graph)
         constants = constants_of(graph, document)
+    elif isinstance(graph, GraphDocument):
+        document = graph
     else:
         document = parse(graph)
-        name = str(file_of(graph) or name)
-    return compare_document(
-        document,
-        settings,
-        name=name,
-        constants=constants,
-        seconds=seconds,
-        verify=verify,
-        seed=seed,
-        timeout=timeout,
-        progress=progress or (lambda text: None),
-    )
+        name = name or str(file_of(graph) or "")
+    report = progress or (lambda text: None)
+    with tempfile.TemporaryDirectory(prefix="onednn_graph_py-") as folder:
+        columns = [
+            Column(setting, document, constants, Path(folder), i)
+            for i, setting in enumerate(settings)
+        ]
+        try:
+            for i, column in enumerate(columns):
+                report(f"compiling {i + 1} of {len(columns)}: {column.run.label}")
+                column.start(seed, timeout, _MEMORY_SHARE / (len(columns) - i))
+            if seconds > 0:
+                _time(columns, seconds, timeout, report)
+            report("comparing outputs")
+            _check_outputs(columns, verify, seed, timeout)
+        finally:
+            for column in columns:
+                column.stop()
+    for i, column in enumerate(columns):
+        earlier = (k for k in range(i) if columns[k].run.steps == column.run.steps)
+        found = next(earlier, None) if column.run.steps else None
+        column.run.same_steps_as = None if found is None else found + 1
+    runs = tuple(column.run for column in columns)
+    return Comparison(name or "graph", runs, processor(), onednn(), seconds, ROUNDS)

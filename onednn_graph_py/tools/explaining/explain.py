@@ -271,10 +271,6 @@ def explain(
     timeout : float
         Time limit for finding kernel names, in seconds.
 
-    Returns
-    -------
-    Explanation
-
     Raises
     ------
     TypeError

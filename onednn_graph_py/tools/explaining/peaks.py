@@ -153,10 +153,6 @@ def machine(threads: int | None = None, *, refresh: bool = False) -> Machine:
         The number of threads; `num_threads()` by default.
     refresh : bool
         Whether to measure again, as after a measurement on a busy machine.
-
-    Returns
-    -------
-    Machine
     """
     threads = threads or _core.num_threads()
     file = place("machine", threads)

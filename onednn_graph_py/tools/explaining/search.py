@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ...model.building.value import Node, Value
-from . import changes_attributes, changes_dtype, changes_kinds, changes_operands
+from . import changes_dtype, changes_operands, changes_ops
 from .changes import Around, Change, Family, called
 from .probe import Probe, Tried, near_defect
 
@@ -17,10 +17,10 @@ _MOST = 5  # the largest number of reported changes for one op
 FAMILIES: dict[str, Family] = {
     "outputs in the middle": changes_operands.fewer_outputs,
     "second readers": changes_operands.own_producers,
-    "other ways to write an op": changes_kinds.other_kinds,
+    "other ways to write an op": changes_ops.other_kinds,
     "the order of ops": changes_operands.earlier,
-    "attributes": changes_attributes.attributes,
-    "scales and zero points": changes_attributes.scales_and_zero_points,
+    "attributes": changes_ops.attributes,
+    "scales and zero points": changes_ops.scales_and_zero_points,
     "the form of operands": changes_operands.operand_forms,
     "strides": changes_operands.plain_strides,
     "integer types": changes_dtype.integer_types,
@@ -49,7 +49,7 @@ def _candidates(around: Around) -> Iterator[Change]:
 
 @dataclass
 class Budget:
-    """How many changes of one graph may still be tried."""
+    """The number of changes of one graph that may still be tried."""
 
     left: int = 5000
 

@@ -17,7 +17,7 @@ from ...ops.terms import AttributeType, AttributeValue
 from .program import ExportedOp, ExportedResult, ExportedTensor, Program, program_of
 
 CACHED_MIB = 1024
-"""What a program that checks lets oneDNN keep of constants: its later calls are others then."""
+"""The cache of constants in a program that checks: its later calls are others then."""
 
 _TYPES = ("f32", "f16", "bf16", "f8_e5m2", "f8_e4m3", "s64", "s32", "s8", "u8", "s4", "u4")
 _CPP_TYPES: Mapping[AttributeType, str] = {
@@ -231,10 +231,6 @@ def to_cpp(
         Whether the program also holds what the outputs should be by the reference in NumPy, and
         compares: then its exit status is 4 if a number is wrong. Its tensors lie between pages that
         can't be read, so it also crashes where oneDNN leaves them; it needs a POSIX system.
-
-    Returns
-    -------
-    str
 
     Raises
     ------

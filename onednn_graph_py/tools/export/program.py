@@ -55,7 +55,7 @@ class ExportedOp:
 
 @dataclass(frozen=True)
 class ExportedResult:
-    """What an output should be by the reference in NumPy, and how far each element may be off."""
+    """An output by the reference in NumPy, and how far each element may be off."""
 
     values: npt.NDArray[Any]
     allowed: npt.NDArray[Any]

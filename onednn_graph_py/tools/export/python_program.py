@@ -233,10 +233,6 @@ def to_python(
     shapes : mapping of str to tuple of int, optional
         Shapes of inputs with unknown dims, by name.
 
-    Returns
-    -------
-    str
-
     Raises
     ------
     InvalidArgumentsError

@@ -13,11 +13,9 @@ from ...base.text.files import write_whole
 from ...model.building.builder import GraphBuilder
 from ...model.running.model import CompiledGraph
 from .assemble import Graph, assemble, graph_of_builder, graph_of_mirror, graph_of_model
-from .dot import missing, to_dot, to_svg
 from .drawing import Drawing
-from .folding import by_scope, readable
-from .labels import title_lines
-from .mermaid import to_mermaid
+from .labels import by_scope, readable, title_lines
+from .languages import missing, to_dot, to_mermaid, to_svg
 
 _FORMS = (".svg", ".dot", ".mmd")
 
@@ -119,10 +117,6 @@ def diagram(
     scopes : int
         Draw the ops of each `GraphBuilder.scope` as one node: 1 for the outermost scopes, 2 for
         those inside them; 0 for none. Ops without a name are in no scope.
-
-    Returns
-    -------
-    Diagram
 
     Raises
     ------

@@ -228,10 +228,6 @@ class Profile:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write `chrome_trace` as JSON, for ``chrome://tracing`` and Perfetto.
 
-        Parameters
-        ----------
-        path : str or path
-
         Raises
         ------
         OSError

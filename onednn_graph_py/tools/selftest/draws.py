@@ -21,7 +21,7 @@ _FIRST = (
     "MatMul", "MatMul", "MatMul", "Convolution", "Convolution", "ConvTranspose", "AvgPool",
     "MaxPool", "SoftMax", "LayerNorm", "GroupNorm", "BatchNormInference", "ReduceMean",
 )  # fmt: skip
-"""What oneDNN fuses others to, and so what chains begin with."""
+"""The ops to which oneDNN fuses others, with which chains begin."""
 _EPILOGUE = [k for k in OPS if "epilogue" in OPS[k].traits]
 _SUMS = [k for k in _EPILOGUE if "binary" in OPS[k].traits]
 

@@ -1,4 +1,4 @@
-"""How each op is drawn: a function for ops that are alike, which takes a tensor and adds the op.
+"""Draws of each op: a function for ops that are alike, which takes a tensor and adds the op.
 
 `ROWS` has the function of each kind, and the ranks of the tensors that it takes. The function draws
 the attributes and other operands that fit the tensor, which an input or another op made.
@@ -18,7 +18,7 @@ Add = Callable[[Draft, str, Value], Any]
 
 
 class Row(NamedTuple):
-    """How ops of a kind are drawn."""
+    """The draws of ops of a kind."""
 
     add: Add
     low: int = 1

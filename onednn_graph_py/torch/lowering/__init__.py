@@ -1,10 +1,8 @@
-"""How torch's ops are added to a `GraphBuilder`."""
+"""Lowerings of torch's ops into a `GraphBuilder`."""
 
 from . import (  # noqa: F401  # which fill the table
     elementwise,
-    layers,
     normalizations,
-    pooling,
     products,
     quantization,
     shapes,

@@ -1,4 +1,4 @@
-"""Convolution, transposed convolution and their gradients.
+"""The matrix product, convolution, transposed convolution and their gradients.
 
 Convolution makes an element of dst from each window of src; transposed convolution makes a window
 of dst from each element of src. So three sums of products compute all six ops. In their indices, n
@@ -9,7 +9,7 @@ has the windows), a to c the windows' spatial dims, and x to z the elements of a
 import numpy as np
 
 from ..ops.call import Call
-from .binary import along_channels
+from .elementwise import along_channels
 from .registry import Array, reference, references
 from .windows import channels_first, channels_restored, spatial_extents, windows
 
@@ -84,3 +84,17 @@ references(
         "ConvTransposeBackwardWeights": lambda call, src, dy, shape=None: _weights(call, dy, src),
     }
 )
+
+
+@reference("MatMul")
+def _matmul(call: Call, a: Array, b: Array, bias: Array | None = None) -> Array:
+    # Vectors are not transposed; np.matmul treats them as a row or a column, like oneDNN.
+    if call.attr("transpose_a") and a.ndim > 1:
+        a = a.swapaxes(-1, -2)
+    if call.attr("transpose_b") and b.ndim > 1:
+        b = b.swapaxes(-1, -2)
+    product = np.matmul(a, b)
+    if bias is not None:
+        product = product + bias
+    # The product of two vectors has one dim in oneDNN, and is a scalar in NumPy.
+    return np.asarray(product).reshape(call.output(0).shape or ())
