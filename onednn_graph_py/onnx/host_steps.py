@@ -31,7 +31,7 @@ def _from_start(name: str, size: int, places: Array) -> Array:
     return np.where(wide < 0, wide + size, wide)
 
 
-def added(name: str, axis: int, data: Array, places: Array, more: Array) -> Array:
+def added(name: str, axis: int, places: Array, data: Array, more: Array) -> Array:
     """Add numbers to a copy of `data`, each at its place along an axis."""
     # Along dims that Expand made, all places are the same.
     lean = places[tuple(slice(None if s else 1) for s in places.strides)]
@@ -42,13 +42,6 @@ def added(name: str, axis: int, data: Array, places: Array, more: Array) -> Arra
     with np.errstate(all="ignore"):  # NumPy has a fast loop for one dim alone
         np.add.at(made.reshape(-1), np.broadcast_to(flat, more.shape).reshape(-1), more.reshape(-1))
     return made
-
-
-def as_data(
-    dtype: str, axis: int, data: Shape, places: Shape, more: Shape
-) -> list[tuple[Shape, str]]:
-    """Return the dims and the data type of what `added` adds to."""
-    return [(data, dtype)]
 
 
 def taken(name: str, axis: int, data: Array, places: Array) -> Array:
@@ -65,9 +58,11 @@ def taken_shape(dtype: str, axis: int, data: Shape, places: Shape) -> list[tuple
     return [((*data[:axis], *places, *data[axis + 1 :]), dtype)]
 
 
-def as_places(dtype: str, axis: int, data: Shape, places: Shape) -> list[tuple[Shape, str]]:
-    """Return the dims and the data type of what `elements` takes."""
-    return [(places, dtype)]
+def as_second(
+    dtype: str, axis: int, first: Shape, second: Shape, *more: Shape
+) -> list[tuple[Shape, str]]:
+    """Return the dims and the data type of what `elements` takes and `added` adds to."""
+    return [(second, dtype)]
 
 
 def seen_keys(

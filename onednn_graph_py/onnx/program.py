@@ -149,7 +149,7 @@ class Program:
         self.name = name
         self.options = options
         self.is_general = any(len(t.shapes) > 1 for t in found.tensors.values())
-        self._weights = weights
+        self.weights = weights
         self.islands: list[Island] = []
         self.failure: str | None = None
         self.assembly: Assembly | None = None
@@ -183,7 +183,7 @@ class Program:
     def _assembly(self) -> Assembly:
         b = GraphBuilder(fpmath_mode=self.options.fpmath_mode)
         refuses = self.options.fallback == "error"
-        return Assembly(self.section, self.found, self._weights, b, refuses)
+        return Assembly(self.section, self.found, self.weights, b, refuses)
 
     def leaving(self, nodes: Sequence[ir.Node]) -> Callable[[ir.Value], bool]:
         """Return which results of nodes something else reads."""
@@ -215,7 +215,7 @@ class Program:
                 self._names.setdefault(value.id, output.name or str(value.id))
         made.b.output(**{self._names[v.id]: v for v in values if v.id in self._names})
         options = self.options
-        limit: Any = self._weights.limit  # one for all programs, which the public signature hides
+        limit: Any = self.weights.limit  # one for all programs, which the public signature hides
         if self._names:
             self.model = made.b.compile(
                 threads=options.threads,
@@ -242,19 +242,6 @@ class Program:
             tensors = [self.found.tensors[v] for v in outputs]
             island.promised = IslandShapes([(t.dims, t.dtype) for t in tensors])
             self._direct = inputs, outputs
-
-    def part(
-        self,
-        found: Survey,
-        nodes: Sequence[ir.Node],
-        reads: Sequence[ir.Value],
-        outputs: Sequence[ir.Value],
-    ) -> Callable[..., Any]:
-        """Return some of the nodes compiled alone."""
-        section = replace(self.section, inputs=tuple(reads), outputs=tuple(outputs))
-        found = replace(found, calls=[*nodes])
-        made = Program(section, found, outputs, self._weights, self.options, self.name)
-        return made.wiring(made.found, 0).direct
 
     # -- for a set of dims
 

@@ -158,9 +158,9 @@ class Programs:
                 made.pace = pace
                 return made
             plain = made
-        found = survey(self.section, [dict(zip(self.section.inputs, shapes, strict=True))])
-        entry = None if arrays is None else self._mixed(rival, pace, shapes, arrays, found, plain)
+        entry = None if arrays is None else self._mixed(rival, shapes, arrays, plain)
         if entry is None:
+            found = survey(self.section, [dict(zip(self.section.inputs, shapes, strict=True))])
             program = self._program(found, self.section.outputs, rival.island)
             entry = Entry(program, program.wiring(program.found, 0), pace=pace)
         used = {id(e.program) for e in self._entries.values()}
@@ -168,13 +168,7 @@ class Programs:
         return entry
 
     def _mixed(
-        self,
-        rival: Rival,
-        whole: Pace,
-        shapes: tuple[Shape, ...],
-        arrays: Sequence[Any],
-        found: Survey,
-        made: Entry | None,
+        self, rival: Rival, shapes: tuple[Shape, ...], arrays: Sequence[Any], made: Entry | None
     ) -> Entry | None:
         """Leave to the rival what regions it runs faster; None if the whole is still faster."""
         kept = rival.known(shapes, REGIONS)
@@ -184,18 +178,16 @@ class Programs:
         slower: Mapping[ir.Node, str] | None = {}
         if made.tail is None and made.program.model is not None:
             with suppress(OneDNNError, NotGeneral):  # of a region alone
-                slower = slower_nodes(made.program, rival, shapes, found, arrays)
+                slower = slower_nodes(made.program, rival, shapes, arrays)
         if not slower:
-            rival.keep(shapes, REGIONS, None if slower is None else whole)
+            whole = rival.known(shapes)
+            rival.keep(shapes, REGIONS, whole.pace if whole and slower is not None else None)
             return None
         section = replace(self.section, slower=slower)
         others = Programs(section, self._weights, self.options, self.name, self._unknown)
-        took, mixed = timed(partial(others.entry, shapes))
-        if kept is not None:
-            mixed.pace = kept.pace
-        else:
-            call = mixed.with_inputs(arrays)
-            mixed.pace = rival.measured(shapes, arrays, call, took, REGIONS)
+        mixed = others.entry(shapes)
+        call = mixed.with_inputs(arrays)
+        mixed.pace = kept.pace if kept else rival.measured(shapes, arrays, call, 0, REGIONS)
         return mixed if mixed.pace is not None and mixed.pace.slow is None else None
 
     def _made(self, shapes: tuple[Shape, ...]) -> Entry:

@@ -8,40 +8,40 @@ from typing import Any
 import onnx_ir as ir
 
 from ..base.text.numbers import seconds_text
-from ..machine.timing import timed
 from .program import Program, island_of
 from .rivals import Rival
-from .survey import Survey
+from .survey import survey
 from .tensors import Shape
 
 
 def slower_nodes(
-    program: Program, rival: Rival, shapes: Sequence[Shape], found: Survey, arrays: Sequence[Any]
+    program: Program, rival: Rival, shapes: Sequence[Shape], arrays: Sequence[Any]
 ) -> dict[ir.Node, str] | None:
     """Time each region beside onnxruntime, on what the nodes before it make.
 
     Return the nodes of those that are slower, with both times; {} if all or none are, and None if
     that can't be told as other processes disturb it.
     """
-    parts = program.division.parts
-    regions = [p for p in parts if p.is_region]
+    section, options = program.section, program.options
+    regions = [p for p in program.division.parts if p.is_region]
+    found = survey(section, [dict(zip(section.inputs, shapes, strict=True))])
     seen = replace(program.found, tensors=program.seen(found).tensors)
-    at = dict(zip(program.section.inputs, arrays, strict=True))
+    at = dict(zip(section.inputs, arrays, strict=True))
     slower: dict[ir.Node, str] = {}
     decided = True
-    for part in parts if len(regions) > 1 else ():
+    for part in program.division.parts if len(regions) > 1 else ():
         leaving = program.leaving(part.nodes)
-        island, read, made = island_of(program.section, seen, part.nodes, leaving, program.options)
+        island, read, made = island_of(section, seen, part.nodes, leaving, options)
         read = [seen.origin(v) for v in read]
         given = [at[v] for v in read]
         if part.is_region:
+            ends = replace(section, inputs=tuple(read), outputs=tuple(made))
+            nodes = replace(seen, calls=[*part.nodes])
+            alone = Program(ends, nodes, made, program.weights, options, program.name)
+            ours = partial(alone.wiring(alone.found, 0).direct, *given)
             way = f"region of {made[-1].name}"
             kept = rival.known(shapes, way)
-            pace = None if kept is None else kept.pace
-            if kept is None:
-                took, run = timed(partial(program.part, seen, part.nodes, read, made))
-                ours = partial(run, *given)
-                pace = rival.measured(shapes, given, ours, took, way, island, len(regions))
+            pace = kept.pace if kept else rival.measured(shapes, given, ours, 0, way, island)
             decided &= pace is not None
             if pace is not None and pace.slow is not None:
                 theirs, own = map(seconds_text, (pace.apart, pace.fused))
@@ -50,4 +50,4 @@ def slower_nodes(
         at.update(zip(made, results if len(made) > 1 else (results,), strict=True))
     if not slower and not decided:
         return None
-    return slower if any(n not in slower for p in regions for n in p.nodes) else {}
+    return slower if len(slower) < sum(len(p.nodes) for p in regions) else {}

@@ -35,7 +35,7 @@ SECONDS = 3.0
 takes longer: then that long."""
 
 _CALLS = 8  # calls that a comparison makes at least, of both sides
-_LONG = 0.2  # seconds of a comparison of short calls
+_LONG, _SHORT = 0.2, 0.05  # seconds of a comparison of short calls, of a model and a region
 _SMALL = 64  # elements of a weight up to which its numbers may decide what runs
 
 
@@ -96,14 +96,10 @@ class Rival:
         ours: Callable[[], object],
         took: float,
         way: str = WAY,
-        island: Island | None = None,
-        among: int = 1,
+        region: Island | None = None,
     ) -> Pace | None:
-        """Time a program beside onnxruntime; None if that can't be done in time or undisturbed.
-
-        With an island, one of so many, it is not the whole model that is timed.
-        """
-        theirs = island or self.island
+        """Time a program beside onnxruntime; None if that can't be done in time or undisturbed."""
+        theirs = region or self.island
         if self._options.tune == "off" or theirs.saturation:
             return None
         try:
@@ -114,7 +110,7 @@ class Rival:
             return None
         measured = None
         if self._options.tune == "full" or _CALLS * spent < max(self._left, took):
-            seconds = max(_LONG / among, _CALLS / 2 * spent)
+            seconds = max(_LONG if region is None else _SHORT, _CALLS / 2 * spent)
             try:
                 measured = Pace.measured(ours, partial(theirs, *arrays), seconds)
             except Exception:  # onnxruntime does not take the model, or these numbers
@@ -124,7 +120,7 @@ class Rival:
         counts = self.keep(shapes, way, measured)
         if way == WAY:
             self._latest = counts
-        if counts is None or counts.slow is None:
+        if region is None and (counts is None or counts.slow is None):
             self._island = None  # its memory
         return counts
 

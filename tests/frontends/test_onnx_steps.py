@@ -182,11 +182,11 @@ def test_numbers_are_added_at_places_from_both_ends(axis):
     at[axis] = places
     wanted = data.copy()
     np.add.at(wanted, tuple(at), more)
-    made = steps.added("it", axis, data.T.copy().T, places, more)
+    made = steps.added("it", axis, places, data.T.copy().T, more)
     np.testing.assert_array_equal(made, wanted)
     places[1, 2, 0] = data.shape[axis]
     with pytest.raises(InvalidIndexError, match=f"it: indices must be from -{data.shape[axis]}"):
-        steps.added("it", axis, data, places, more)
+        steps.added("it", axis, places, data, more)
 
 
 def test_host_steps_are_no_arithmetic_of_oneDNN_and_cause_no_part():

@@ -30,8 +30,7 @@ def _step(
     axis = call.attribute("axis", 0) % rank
     made: Value = call.b.call(
         partial(take, call.node.name or call.node.op_type, axis),
-        call.value(0),
-        *(operands or (call.value(1),)),
+        *(operands or (call.value(0), call.value(1))),
         outputs=partial(shape, call.dtype(0), axis),
     )
     return made
@@ -39,23 +38,22 @@ def _step(
 
 @lowers("GatherElements")
 def _gather_elements(call: Call) -> Value:
-    return _step(call, steps.elements, steps.as_places)
+    return _step(call, steps.elements, steps.as_second)
 
 
 @lowers("GatherND")
 def _gather_nd(call: Call) -> Value:
     if call.attribute("batch_dims", 0) or call.dims(1)[-1:] != (1,):
         raise NotLowered("its indices are of more than one axis: onnxruntime is faster")
-    return _step(
-        call, steps.taken, steps.taken_shape, reshaped(call, call.value(1), call.dims(1)[:-1])
-    )
+    places = reshaped(call, call.value(1), call.dims(1)[:-1])
+    return _step(call, steps.taken, steps.taken_shape, call.value(0), places)
 
 
 @lowers("ScatterElements")
 def _scatter_elements(call: Call) -> Value:
     if call.attribute("reduction", "none") != "add" or call.dtype(0) != "f32":
         raise NotLowered("it does not add f32: onnxruntime is faster")
-    return _step(call, steps.added, steps.as_data, call.value(1), call.value(2))
+    return _step(call, steps.added, steps.as_second, call.value(1), call.value(0), call.value(2))
 
 
 Array = npt.NDArray[Any]
