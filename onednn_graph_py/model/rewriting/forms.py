@@ -6,7 +6,6 @@ where.
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from ...ops.lookup import with_trait
@@ -140,9 +139,7 @@ def _convolutions(ops: Ops, product: _Product, x: Value, y: Value, in_parts: boo
     parts = [ops.like(y) for _ in range(count)]
     for i, part in enumerate(parts):
         of = slice(terms * i // count, terms * (i + 1) // count)
-        inputs = product.node.inputs[: 2 if i else None]  # one has the bias
-        one = product._replace(node=replace(product.node, inputs=inputs))
-        _convolution(ops, one, ops.view(x, (..., of)), part, in_parts, of)
+        _convolution(ops, product, ops.view(x, (..., of)), part, in_parts, of)
     _sum(ops, parts, y)
 
 
@@ -177,7 +174,8 @@ def _convolution(
     ]
     formats = {"data_format": "NXC", "weights_format": "OIX" if transposed else "XIO"}
     attrs = {**_ONE_BY_ONE, **formats}
-    ops.add("Convolution", (*operands, *product.node.inputs[2:]), (y,), attrs)
+    bias = () if terms.start else product.node.inputs[2:]
+    ops.add("Convolution", (*operands, *bias), (y,), attrs)
 
 
 def _in_channel_parts(ops: Ops, nodes: Sequence[Node], leaving: Collection[int]) -> bool:
