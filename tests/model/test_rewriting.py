@@ -569,6 +569,28 @@ def test_operands_that_broadcast_in_any_way_at_any_place(op, part, open_dims):
         np.testing.assert_allclose(made, BINARY[op](*arrays), rtol=1e-6)
 
 
+@pytest.mark.parametrize("part", ["3517", "1517", "517", "311", "3541", "1147"])
+@pytest.mark.parametrize("op", ["add", "multiply", "subtract", "divide", "maximum"])
+def test_operands_that_broadcast_along_unknown_dims(op, part):
+    """Where oneDNN has a reference kernel only, hundreds of times slower, the dims move."""
+    y = drawn(*(int(d) for d in part))
+    x = drawn(3, 4, 7) if part == "311" else drawn(3, 5, 4, 7)
+    for turned in (False, True):
+        b = og.GraphBuilder()
+        values = [b.input([-1 if d in (3, 4) else d for d in a.shape]) for a in (x, y)]
+        arrays = [x, y]
+        if turned:
+            values.reverse()
+            arrays.reverse()
+        b.output(y=getattr(b, op)(*values))
+        model = b.compile()
+        np.testing.assert_allclose(model(x, y), BINARY[op](*arrays), rtol=1e-6)
+        kinds = [op for s in model.steps(x.shape, y.shape) for op in s.ops]
+        moved = part not in ("3541", "1147")
+        if not turned:
+            assert ("StaticTranspose" in kinds) == moved
+
+
 @pytest.mark.parametrize("op", BINARY)
 @pytest.mark.parametrize(
     "shapes", [((3, 5, 1), (3, 1, 9)), ((1, 1, 6), (2, 5, 1)), ((4, 1), (6,)), ((2, 1, 3), (7, 3))]

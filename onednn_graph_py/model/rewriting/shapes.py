@@ -6,6 +6,7 @@ In 3.7 and 3.13 that takes 40 to 500 ns for each element, a hundred times as lon
 import math
 
 from ...ops.lookup import with_attribute, with_trait
+from ...ops.row import FLOATS
 from ..building.value import Node, Value
 from .products import is_behind, is_behind_a_product
 from .rule import Dims, Ops, Rule
@@ -67,7 +68,7 @@ def _without_slow_broadcasts(ops: Ops, node: Node) -> bool:
     result = ops.shapes[node.outputs[0].id]
     operands = list(node.inputs)
     sides = [_repeated(ops, v, result) for v in operands]
-    if not any(sides) or operands[0].dtype not in ("f32", "bf16", "f16"):
+    if not any(sides) or any(v.dtype not in FLOATS for v in operands):
         return False
     if all(sides):
         known = [i for i in (0, 1) if all(result[d] != -1 for d in sides[i])]
@@ -80,7 +81,17 @@ def _without_slow_broadcasts(ops: Ops, node: Node) -> bool:
     fusible = narrow or node.kind in ("Add", "Multiply")  # which oneDNN swaps itself
     if not ops.nodes and fusible and is_behind(ops, full, _BEFORE):
         return False
-    part = _widened(ops, operands[narrow], result, _without_kernel(sides[narrow], result))
+    dims = _without_kernel(sides[narrow], result)
+    if any(result[d] == -1 for d in dims) and (narrow or node.kind in _SYMMETRIC):
+        # Unknown dims can't be repeated. Before all others, they need not be.
+        order = [*sorted(sides[narrow]), *(d for d in range(len(result)) if d not in sides[narrow])]
+        bare = len(result) - len(ops.shapes[operands[narrow].id])
+        index = [0 if d in sides[narrow] else slice(None) for d in range(bare, len(result))]
+        moved = ops.op("StaticTranspose", full, order=order)
+        made = ops.op(node.kind, moved, ops.view(operands[narrow], tuple(index)))
+        ops.op("StaticTranspose", made, order=[order.index(i) for i in range(len(order))])
+        return True
+    part = _widened(ops, operands[narrow], result, dims)
     if narrow or node.kind in _SYMMETRIC:
         if not ops.nodes and fusible:
             return False
