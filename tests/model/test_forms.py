@@ -133,18 +133,46 @@ def test_what_is_no_product_of_rows_stays(everywhere):
     assert model.verify()
 
 
-def test_many_rows_of_many_terms_stay_a_product_beside_others(everywhere):
-    """On AVX2 their convolution is slow; the product before, of few terms, takes the form."""
-    up, down = noise(1, 24, 4104), noise(2, 4104, 10)
-    for rows, left in ((64, 0), (67, 1)):
-        b = og.GraphBuilder()
-        b.output((b.input((rows, 24)) @ b.constant(up)).relu() @ b.constant(down))
-        model = b.compile()
-        assert sum("MatMul" in ops for ops in kinds(model)) == left
-        assert sum("Convolution" in ops for ops in kinds(model)) == 2 - left
-        x = noise(rows, rows, 24)
-        exact = np.maximum(x.astype(np.float64) @ up, 0) @ down
-        np.testing.assert_allclose(model(x), exact, atol=24 * 4104 * tolerance(4104))
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("rows", "count"), [((64,), 1), ((67,), 3), ((1, 71), 3)])
+def test_many_rows_of_many_terms_are_sums_behind_other_products(
+    everywhere, rows, count, transposed
+):
+    up, down = noise(1, 24, 6152), noise(2, 6152, 10)
+    bias, factor = noise(3, 10), noise(4, 10)
+    matrix = np.ascontiguousarray(down.T) if transposed else down
+    other = noise(5, *rows, 10)
+    b = og.GraphBuilder()
+    values = [b.input((*rows, 24)), b.input(other.shape)]
+    y = (values[0] @ b.constant(up)).relu()
+    y = y.matmul(b.constant(matrix), b.constant(bias), transpose_b=transposed)
+    b.output(sum=((y + values[1]) * b.constant(factor)).tanh(), y=y)
+    model = b.compile()
+    shown = kinds(model)
+    assert "MatMul" not in str(shown)
+    assert sum("Convolution" in ops for ops in shown) == 1 + count
+    x = noise(6, *rows, 24)
+    exact = np.maximum(x.astype(np.float64) @ up, 0) @ down + bias
+    found = model(x, other)
+    limit = 24 * 6152 * tolerance(6152)
+    np.testing.assert_allclose(found[0], np.tanh((exact + other) * factor), atol=limit)
+    np.testing.assert_allclose(found[1], exact, atol=limit)
+    assert sum(s.implementation == "constant" for s in model.steps()) == 1 + count
+
+
+def test_integers_of_many_rows_and_terms_stay_a_product(everywhere):
+    """Sums of parts would be rounded."""
+    integers = np.random.default_rng(6)
+    weights = integers.integers(-6, 6, (4104, 24)).astype(np.int8)
+    x = integers.integers(0, 12, (67, 4104)).astype(np.uint8)
+    scales = {"qtype": "per_tensor", "scales": [0.5], "zps": [0]}
+    b = og.GraphBuilder()
+    rows, matrix = b.input(x.shape, "u8"), b.constant(weights, "s8")
+    b.output(rows.dequantize(**scales) @ matrix.dequantize(**scales))
+    model = b.compile()
+    assert "Convolution" not in str(kinds(model))
+    exact = x.astype(np.float64) @ weights / 4
+    np.testing.assert_allclose(model(x), exact, atol=np.abs(exact).max() * tolerance(4104))
 
 
 def test_a_form_that_does_not_run_is_not_taken(everywhere, monkeypatch):

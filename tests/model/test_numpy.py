@@ -140,7 +140,7 @@ CASES = {
     ),
     "wide beside small": (
         lambda x, y: [
-            y / x.astype("f2"), (x.astype("f2") - y).astype(int),
+            y / x.astype("f2"), (x.astype("f2") - y).astype(int), y - np.sign(x).astype("i4"),
             np.minimum(x.astype("f2")[0], np.array(0.5, "f4")).astype("f4"),
         ], A[0], B[:1],
     ),

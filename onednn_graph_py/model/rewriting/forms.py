@@ -18,10 +18,11 @@ Form = Callable[[Ops, Sequence[Node], Collection[int]], bool]
 """Writes a group, given `Ops`, its nodes, and the ids of the values that it reads and that are read
 elsewhere too. Returns False if it does not fit."""
 
-_ROWS, _TERMS = 64, 4096
-"""More rows of as many terms stay a product. On AVX2 oneDNN's convolution of 128 runs at 34 instead
-of 100 GFLOP/s, the product at 50."""
+_ROWS, _TERMS = 64, 2048
+"""More rows of twice as many terms or more are sums over about so many. On AVX2 oneDNN's
+convolution of 128 rows of 8192 terms runs at 34 GFLOP/s, the product at 50, the sum at 104."""
 
+_ALL = slice(None)
 _ELEMENTWISE = with_trait("epilogue")
 _ONE_BY_ONE = {"strides": [1], "pads_begin": [0], "pads_end": [0], "dilations": [1]}
 
@@ -51,6 +52,14 @@ def _product(node: Node, made: Mapping[int, Node]) -> _Product | None:
     return _Product(node, x, matrix, before)
 
 
+def _sums(ops: Ops, product: _Product) -> int:
+    """Return of how many sums a product's result is the sum; 0 if they would be rounded."""
+    dims = ops.shapes[product.x.id]
+    if len(dims) < 2 or dims[-2] <= _ROWS or dims[-1] < 2 * _TERMS:
+        return 1
+    return dims[-1] // _TERMS if product.x.dtype == "f32" else 0
+
+
 def _as_convolutions(ops: Ops, nodes: Sequence[Node], leaving: Collection[int]) -> bool:
     """Write products of rows by constant matrices as convolutions, each window of one row.
 
@@ -61,11 +70,8 @@ def _as_convolutions(ops: Ops, nodes: Sequence[Node], leaving: Collection[int]) 
     for others.
     """
     made = {n.outputs[0].id: n for n in nodes if n.kind == "Dequantize"}
-    products = {p.node.id: p for n in nodes if (p := _product(n, made)) is not None}
-    for id, product in list(products.items()):
-        dims = ops.shapes[product.x.id]
-        if len(dims) > 1 and dims[-2] > _ROWS and dims[-1] >= _TERMS:
-            del products[id]
+    found = (p for n in nodes if (p := _product(n, made)) is not None)
+    products = {p.node.id: p for p in found if _sums(ops, p)}
     shapes = [ops.shapes[p.x.id] for p in products.values()]
     if not shapes or any(len(shape) not in (2, 3) for shape in shapes):
         return False
@@ -101,7 +107,8 @@ def _as_convolutions(ops: Ops, nodes: Sequence[Node], leaving: Collection[int]) 
             if in_parts:
                 view(x)
             written = ops.value((1, *ops.shapes[result.id])[-3:], result.dtype)
-            _convolution(ops, products[node.id], x if in_parts else batch(x), written, in_parts)
+            rows = x if in_parts else batch(x)
+            _convolutions(ops, products[node.id], rows, written, in_parts)
             behind[result.id] = node.id
         elif (
             node.kind in _ELEMENTWISE
@@ -123,8 +130,32 @@ def _as_convolutions(ops: Ops, nodes: Sequence[Node], leaving: Collection[int]) 
     return True
 
 
-def _convolution(ops: Ops, product: _Product, x: Value, y: Value, in_parts: bool) -> None:
-    """Add the convolution that computes a product by a constant matrix."""
+def _convolutions(ops: Ops, product: _Product, x: Value, y: Value, in_parts: bool) -> None:
+    """Add the convolutions that compute a product by a constant matrix, and their sum."""
+    count, terms = _sums(ops, product), ops.shapes[x.id][-1]
+    if count == 1:
+        _convolution(ops, product, x, y, in_parts)
+        return
+    parts = [ops.like(y) for _ in range(count)]
+    for i, part in enumerate(parts):
+        of = slice(terms * i // count, terms * (i + 1) // count)
+        _convolution(ops, product, ops.view(x, (..., of)), part, in_parts, of)
+    _sum(ops, parts, y)
+
+
+def _sum(ops: Ops, parts: Sequence[Value], result: Value) -> None:
+    """Add the ops that add up values."""
+    total = parts[0]
+    for part in parts[1:]:
+        made = result if part is parts[-1] else ops.like(part)
+        ops.add("Add", (part, total), (made,), {})
+        total = made
+
+
+def _convolution(
+    ops: Ops, product: _Product, x: Value, y: Value, in_parts: bool, terms: slice = _ALL
+) -> None:
+    """Add the convolution that computes a product by a constant matrix, or by some of its terms."""
     transposed = bool(product.node.attr("transpose_b"))
     if in_parts:
         axis = len(ops.shapes[x.id]) - 1
@@ -136,14 +167,15 @@ def _convolution(ops: Ops, product: _Product, x: Value, y: Value, in_parts: bool
         if transposed:  # the terms of a place lie apart, as their weights do
             x = ops.transposed(x, (0, 2, 1))
     else:
-        weights = ops.view(product.matrix, (..., None) if transposed else None)
+        weights = ops.view(product.matrix, (_ALL, terms, None) if transposed else (None, terms))
     operands = [
         value if of is None else ops.dequantized(of, value, 0 if transposed else 2)
         for value, of in zip((x, weights), product.before, strict=True)
     ]
     formats = {"data_format": "NXC", "weights_format": "OIX" if transposed else "XIO"}
     attrs = {**_ONE_BY_ONE, **formats}
-    ops.add("Convolution", (*operands, *product.node.inputs[2:]), (y,), attrs)
+    bias = () if terms.start else product.node.inputs[2:]
+    ops.add("Convolution", (*operands, *bias), (y,), attrs)
 
 
 def _in_channel_parts(ops: Ops, nodes: Sequence[Node], leaving: Collection[int]) -> bool:
@@ -162,18 +194,15 @@ def _in_channel_parts(ops: Ops, nodes: Sequence[Node], leaving: Collection[int])
         return False
 
     def part(value: Value, place: int, first: int) -> Value:
-        index = [slice(None)] * rank
+        index = [_ALL] * rank
         index[place] = slice(first, first + dims[axis] // count)
         return ops.view(value, tuple(index))
 
     ops.node = node
     firsts = range(0, dims[axis], dims[axis] // count)
     parts = [(part(x, axis, i), part(weights, of_weights, i)) for i in firsts]
-    total = ops.again(node, *parts[0], *bias)
-    for operands in parts[1:]:
-        result = node.outputs[0] if operands is parts[-1] else ops.like(total)
-        ops.add("Add", (ops.again(node, *operands), total), (result,), {})
-        total = result
+    first = ops.again(node, *parts[0], *bias)
+    _sum(ops, [first, *(ops.again(node, *operands) for operands in parts[1:])], node.outputs[0])
     ops.nodes += [n for n in nodes if n is not node]
     return True
 

@@ -6,6 +6,7 @@ In 3.7 and 3.13 that takes 40 to 500 ns for each element, a hundred times as lon
 import math
 
 from ...ops.lookup import with_attribute, with_trait
+from ...ops.row import FLOATS
 from ..building.value import Node, Value
 from .products import is_behind, is_behind_a_product
 from .rule import Dims, Ops, Rule
@@ -67,7 +68,7 @@ def _without_slow_broadcasts(ops: Ops, node: Node) -> bool:
     result = ops.shapes[node.outputs[0].id]
     operands = list(node.inputs)
     sides = [_repeated(ops, v, result) for v in operands]
-    if not any(sides) or operands[0].dtype not in ("f32", "bf16", "f16"):
+    if not any(sides) or any(v.dtype not in FLOATS for v in operands):
         return False
     if all(sides):
         known = [i for i in (0, 1) if all(result[d] != -1 for d in sides[i])]
