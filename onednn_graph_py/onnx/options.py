@@ -4,24 +4,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
 from ..frontends import options
-from ..frontends.options import FpmathMode
-from ..model.planning.options import KnownDefects, Tune
-
-__all__ = [
-    "RTOL",
-    "RTOL_INT8",
-    "Activations",
-    "DynamicQuantization",
-    "Fallback",
-    "FpmathMode",
-    "Islands",
-    "KnownDefects",
-    "Most",
-    "Options",
-    "Requantize",
-    "Tune",
-]
-
+from ..frontends.options import FpmathMode as FpmathMode
+from ..model.planning.options import KnownDefects as KnownDefects
+from ..model.planning.options import Tune as Tune
 
 Most: TypeAlias = tuple[int | None, int | None]
 Fallback = Literal["auto", "onnxruntime", "reference", "error"]

@@ -10,28 +10,11 @@ import numpy.typing as npt
 import torch
 from torch import fx
 
-from ...frontends.lowering import NotLowered, Place, Table
+from ...frontends.lowering import NotLowered as NotLowered
+from ...frontends.lowering import Place, Table
 from ...machine.cpu import lacks
 from ...model.building.builder import GraphBuilder
 from ...model.building.value import Value
-
-__all__ = [
-    "DTYPES",
-    "HOST_DTYPES",
-    "HOST_READERS",
-    "LOWERINGS",
-    "Lowering",
-    "NotLowered",
-    "Unknown",
-    "dims_of",
-    "dtype_of",
-    "each",
-    "has_type",
-    "hint",
-    "lowers",
-    "need_batch",
-    "number_of",
-]
 
 DTYPES: Mapping[torch.dtype, str] = {
     torch.float32: "f32",
