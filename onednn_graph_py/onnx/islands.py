@@ -312,11 +312,14 @@ class Island:
             options.add_external_initializers([*self.weights], [*values])
         else:
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        levels = onnxruntime.GraphOptimizationLevel
         if self.weights is None and "QuantizeLinear" in self.model.kinds:
             # It takes out a Clip and a Relu before one, which changes numbers if its scale is
             # negative, and makes products whose sums saturate.
-            level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-            options.graph_optimization_level = level
+            options.graph_optimization_level = levels.ORT_DISABLE_ALL
+        elif any(w.dtype == np.float16 for w in (self.weights or {}).values()):
+            # The others end the process at some recurrent models (1.32).
+            options.graph_optimization_level = levels.ORT_ENABLE_EXTENDED
         session = onnxruntime.InferenceSession(
             self.model.serialized, options, providers=["CPUExecutionProvider"]
         )

@@ -256,6 +256,28 @@ def test_what_onnxruntime_refuses_runs_here(timed, monkeypatch):
     assert timed[1] == []
 
 
+def test_onnxruntime_is_not_asked_for_what_ends_the_process(timed, monkeypatch):
+    """Its optimizations of the memory's layout end it at a convolution, GRU and LSTM in f16."""
+    onnxruntime = islands.imported()
+    made = []
+    session = onnxruntime.InferenceSession
+
+    def recorded(model, options, **others):
+        made.append(options.graph_optimization_level)
+        return session(model, options, **others)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", recorded)
+    model, weight = model_of()
+    front.load(model)(rows(7))
+    del model.graph.initializer[:]
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight.astype(np.float16), "w"))
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    front.load(model)(rows(7).astype(np.float16))
+    levels = onnxruntime.GraphOptimizationLevel
+    assert made == [levels.ORT_ENABLE_ALL, levels.ORT_ENABLE_EXTENDED]
+
+
 def test_sums_that_saturate_are_no_faster(timed, monkeypatch):
     model, _ = model_of(
         body="q = QuantizeLinear(x, s) d = DequantizeLinear(q, s) h = MatMul(d, w) y = Relu(h)"
