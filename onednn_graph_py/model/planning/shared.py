@@ -236,7 +236,7 @@ def row_major_results(nodes: Sequence[Node], readers: Readers) -> set[int]:
         shifts = node.kind in _SHIFTS and any(node.attr("zps") or ())
         if shifts and set(node.attrs["scales"]) == {1}:
             found.add(node.inputs[0].id)
-        if node.kind in ("SoftMax", "LogSoftmax"):
+        if "softmax" in node.kind.lower():
             rank = len(node.inputs[0].shape or ())
             if node.attr("axis") not in (-1, rank - 1):
                 found.add(node.inputs[0].id)
