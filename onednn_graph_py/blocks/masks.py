@@ -92,7 +92,10 @@ def applied(
             mask, chosen = None, mask
     if causal:
         mask = _with_table(mask, heads, causal, name)
-    rows = True if chosen is not None else _masked_rows(mask)
+    # Whether a row of a mask to add masks all keys, or may do so if that is not known yet.
+    rows: Array | bool = chosen is not None or isinstance(mask, Value)
+    if mask is not None and not isinstance(mask, Value):
+        rows = np.all(np.isneginf(mask), -1, keepdims=True)
     zero = zero and bool(np.any(rows))
     factor = None
     if zero and not _has_mode():
@@ -172,16 +175,6 @@ def _table(queries: int, keys: int, causal: str, rank: int) -> Array:
 
 
 # -- rows in which all keys are masked
-
-
-def _masked_rows(mask: Mask | None) -> Array | bool:
-    """Return for each row of a mask to add, with 1 key, whether it masks all keys.
-
-    Or return whether there may be such rows, if that is not known yet.
-    """
-    if isinstance(mask, Value):
-        return True
-    return False if mask is None else np.all(np.isneginf(mask), -1, keepdims=True)
 
 
 @once

@@ -170,7 +170,7 @@ def partitions_of(lines: Iterable[str]) -> Iterator[LoggedPartition]:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class Kernel(LoggedPrimitive):
     """A primitive of oneDNN that runs in a step, as its verbose log describes it.
 
     Parameters
@@ -194,11 +194,6 @@ class Kernel:
         slower, so use this only to compare kernels with each other.
     """
 
-    kind: str
-    implementation: str
-    memory: tuple[str, ...]
-    attributes: tuple[str, ...]
-    problem: str
     when: Literal["each call", "first call"]
     count: int
     seconds: float

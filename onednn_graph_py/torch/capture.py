@@ -11,27 +11,13 @@ from torch import fx
 from torch._decomp import get_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
-from torch._ops import OpOverload
+from torch._ops import OpOverload as OpOverload
 from torch.export.exported_program import _override_composite_implicit_decomp
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves as tree_leaves
+from torch.utils._pytree import tree_map_only as tree_map_only
 
 from .lowering import LOWERINGS
-
-__all__ = [
-    "KEPT",
-    "GradientsOn",
-    "OpOverload",
-    "captured",
-    "is_unwrapped",
-    "name_of",
-    "recurrent_layers_are_captured",
-    "static_inputs",
-    "tree_leaves",
-    "tree_map_only",
-    "whole",
-    "without_repetitions",
-]
 
 aten = torch.ops.aten
 

@@ -40,7 +40,9 @@ def integer_products(graph: fx.Graph, activations: Activations) -> None:
         if added is not None:
             last = added[0]
             others.append(added[1])
-        _replace(graph, last, _before_views(given), others)
+        while is_call(given, *SAME) and _dims(given.args[0])[-1:] == _dims(given)[-1:]:
+            given = given.args[0]  # it has the same rows, in other dims
+        _replace(graph, last, given, others)
 
 
 def _replace(graph: fx.Graph, last: fx.Node, x: fx.Node, others: Sequence[Any]) -> None:
@@ -73,13 +75,6 @@ def _added_row(last: fx.Node) -> tuple[fx.Node, fx.Node] | None:
 
 def _dims(node: fx.Node) -> list[str]:
     return [str(d) for d in node.meta["val"].shape]
-
-
-def _before_views(x: fx.Node) -> fx.Node:
-    """Return what a node has the rows of, in other dims."""
-    while is_call(x, *SAME) and _dims(x.args[0])[-1:] == _dims(x)[-1:]:
-        x = x.args[0]
-    return x
 
 
 def is_call(node: Any, *targets: Any) -> TypeGuard[fx.Node]:

@@ -30,11 +30,6 @@ def _call(draft: PlanDraft, add: Callable[[], bool]) -> Callable[[], None] | Non
         return Trial(draft.engine, draft.steps, draft.constant_arrays()).run
 
 
-def _constant_bytes(choice: Choice) -> int:
-    constants = {v.id: v.data for n in choice.nodes for v in n.inputs}
-    return sum(data.nbytes for data in constants.values() if data is not None)
-
-
 def _emptied_cache(draft: PlanDraft) -> Callable[[], object] | None:
     """Return a function that takes the weights out of the cache; None if they stay in it.
 
@@ -86,12 +81,14 @@ def tune(draft: PlanDraft, seconds: float) -> bool:
     for number, choice in enumerate(choices, 1):
         if full and sys.stderr.isatty():
             print(f"\rtuning group {number} of {len(choices)}", end="", file=sys.stderr, flush=True)
+        constants = {v.id: v.data for n in choice.nodes for v in n.inputs if v.data is not None}
+        is_small = sum(data.nbytes for data in constants.values()) <= _LARGEST
         for form, key in choice.keys.items():
             kept = pace.known(key, undecided=not full)
             if kept is None:
                 began = time.monotonic()
                 # One comparison in any case. Each form packs the weights once more.
-                in_time = full or (spent < seconds and _constant_bytes(choice) <= _LARGEST)
+                in_time = full or (spent < seconds and is_small)
                 pace.keep(key, _measured(draft, choice, form, empty) if in_time else None)
                 spent += time.monotonic() - began
     if full and sys.stderr.isatty():

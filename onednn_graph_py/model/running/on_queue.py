@@ -264,8 +264,10 @@ class QueueExecutor:
 
     def _new_host_output(self, lt: _core.logical_tensor) -> _Output:
         if self.queue.reads_host_memory:
-            dtype, shape = _host_form(lt)
-            array = np.empty(shape, dtype)
+            if lt.get_data_type().name in ("s4", "u4"):
+                array: npt.NDArray[Any] = np.empty(lt.get_mem_size(), np.uint8)
+            else:
+                array = np.empty(tuple(lt.get_dims()), _core.numpy_dtype(lt.get_data_type()))
             tensor = _core.tensor(lt, self.queue.engine, array)
             return _Output(tensor, lambda: array)
         # The device writes to memory that the host can read.
@@ -446,13 +448,6 @@ class QueueBound:
 
     def __repr__(self) -> str:
         return f"QueueBound({self._executor.name})"
-
-
-def _host_form(lt: _core.logical_tensor) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """Return the data type and the shape of the array that a caller gets."""
-    if lt.get_data_type().name in ("s4", "u4"):
-        return np.dtype(np.uint8), (lt.get_mem_size(),)
-    return _core.numpy_dtype(lt.get_data_type()), tuple(lt.get_dims())
 
 
 def _require_same(what: str, lt: _core.logical_tensor, dtype: str, shape: tuple[int, ...]) -> None:

@@ -17,19 +17,6 @@ from ..building.value import Value
 from .subject import Subject
 from .verdict import Outcome
 
-__all__ = [
-    "DIRT",
-    "Compiled",
-    "Ended",
-    "GuardedMemory",
-    "Run",
-    "bits",
-    "compiled",
-    "engine_with_dirt",
-    "partition_of",
-    "same",
-]
-
 Array = npt.NDArray[Any]
 
 DIRT = (0xFF, 0xAA, 0x7F)
@@ -104,7 +91,7 @@ class GuardedMemory:
         return bool((before != _NOTHING).any() or (after != _NOTHING).any())
 
 
-class Dirt:
+class _Dirt:
     """An allocator whose memory is filled with a pattern, as if it had been used before."""
 
     def __init__(self) -> None:
@@ -121,7 +108,7 @@ class Dirt:
         self._taken.pop(address, None)
 
 
-dirt = Dirt()
+dirt = _Dirt()
 _engines: list[_core.engine] = []
 
 

@@ -223,7 +223,7 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all facts as a dict for JSON: seconds, bytes, operations; rates are per second."""
-        made = {
+        return {
             "name": self.name,
             "engine": self.engine,
             "oneDNN": self.oneDNN,
@@ -254,7 +254,6 @@ class Explanation:
             ],
             "notes": list(self.notes),
         }
-        return made
 
     def _title(self) -> list[str]:
         """Return the lines about the graph, its engine and its memory."""

@@ -162,8 +162,6 @@ def machine(threads: int | None = None, *, refresh: bool = False) -> Machine:
     return _machine(threads, file)
 
 
-# The smallest number of timed calls.
-
 NO_PRIMITIVE = "oneDNN logs no primitive of it"
 """The reason why a step that only changes its input's strides has no kernels."""
 

@@ -31,7 +31,9 @@ def _grown(d: Draft, x: Value, count: int, kinds: list[str] | None = None) -> li
     made, values = [], [x]
     for _ in range(count):
         y = values[-1] if d.chance(0.75) else d.pick(values)
-        if not kinds and _takes_numpy(y) and d.chance(0.12):
+        known = is_whole(y.shape or ()) and 0 not in (y.shape or (0,))
+        floats = known and y.dtype in ("f32", "bf16", "f16")
+        if not kinds and floats and d.chance(0.12):
             values.append(_by_numpy(d, y))
             made.append(values[-1])
             continue
@@ -50,11 +52,6 @@ def _grown(d: Draft, x: Value, count: int, kinds: list[str] | None = None) -> li
         made += results
         values.append(results[0])
     return made
-
-
-def _takes_numpy(x: Value) -> bool:
-    known = is_whole(x.shape or ()) and 0 not in (x.shape or (0,))
-    return known and x.dtype in ("f32", "bf16", "f16")
 
 
 def _by_numpy(d: Draft, x: Value) -> Value:
@@ -87,8 +84,7 @@ def _by_numpy(d: Draft, x: Value) -> Value:
 def _outputs(d: Draft, made: list[Value]) -> list[Value]:
     """Choose outputs: what nothing reads, and now and then a tensor in the middle."""
     read = {v.id for n in d.b.nodes for v in n.inputs}
-    chosen = [v for v in made if v.id not in read or d.chance(0.15)]
-    return chosen
+    return [v for v in made if v.id not in read or d.chance(0.15)]
 
 
 def op_case(seed: int) -> Drawn:
