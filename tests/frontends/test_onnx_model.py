@@ -103,15 +103,17 @@ def test_numbers_that_follow_from_dims_are_computed_for_each_size():
     assert program.nodes == 2  # Add and Softmax: all others follow from dims
 
 
-def test_a_reshape_that_leaves_two_dims_open_makes_a_program_for_each_size():
+def test_a_reshape_that_leaves_two_dims_open_is_in_one_program():
     model = model_of(
         """g (float[N, S, 8] x) => (float[N, S, 8] y) <int64[2] flat = {-1, 8}> {
             s = Shape(x) a = Relu(x) b = Reshape(a, flat) c = Sigmoid(b) y = Reshape(c, s) }"""
     )
     calls = [[floats(n, s, 8)] for n, s in ((2, 3), (4, 3), (4, 5), (1, 1))]
     for fallback in ("auto", "error"):
-        loaded = check(model, *calls, fallback=fallback)
-        assert all(p.share == 1 for p in loaded.report().programs)
+        (program,) = check(model, *calls, fallback=fallback).report().programs
+        assert len(program.shapes) == len(calls)
+        assert program.partitions
+        assert not program.islands
 
 
 def test_sizes_that_take_another_branch_run_that_branch():

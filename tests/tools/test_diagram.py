@@ -14,8 +14,8 @@ from graphs import SAME_SIZE, python
 import onednn_graph_py as og
 from onednn_graph_py.base.text.numbers import bytes_text
 from onednn_graph_py.model.planning import partitions
-from onednn_graph_py.tools.inspect import dot as graphviz_text
-from onednn_graph_py.tools.inspect import drawing, folding
+from onednn_graph_py.tools.inspect import drawing, labels
+from onednn_graph_py.tools.inspect import languages as graphviz_text
 from onednn_graph_py.tools.inspect.assemble import DrawnOp, Graph, assemble
 from onednn_graph_py.tools.inspect.drawing import Group, Tensor, layout_text
 from onednn_graph_py.tools.inspect.labels import (
@@ -617,7 +617,7 @@ def test_thousands_of_ops_that_nothing_can_be_said_of_become_parts():
     tensors = {i: Tensor("f32", (4,)) for i in range(2001)}
     groups = [("oneDNN", [i]) for i in range(2000)]
     whole = assemble(Graph("g", ops, groups, {0: "x"}, [("y", 2000)], {}, tensors))
-    folded = folding.readable(whole, 60)
+    folded = labels.readable(whole, 60)
     assert len(folded.nodes) == 60
     check_folded(whole, folded)
     assert sum(n.groups for n in folded.nodes) == 2000
@@ -694,7 +694,7 @@ def test_long_chains_take_time_by_their_length():
         groups = [("oneDNN", [i]) for i in range(count)]
         drawing = assemble(Graph("graph", ops, groups, {0: "x"}, [("y", count)], {}, tensors))
         began = time.process_time()
-        assert len(folding.readable(drawing, 60).nodes) <= 60
+        assert len(labels.readable(drawing, 60).nodes) <= 60
         assert to_mermaid(drawing).count("subgraph ") == count
         assert graphviz_text.to_dot(drawing).count("subgraph ") == count
         return time.process_time() - began
