@@ -139,18 +139,23 @@ def combined(kind: str, *arguments: Any) -> Value | None:
 def selected(condition: Value, x: Value, y: Value) -> Value | str:
     """Return elements of x where a condition is true, of y elsewhere, or why no op does so."""
     b, sizes = condition.builder, condition.shape or ()
-    if not _covers(sizes, x, y):
+    covers = _covers(sizes, x, y)
+    if not is_whole((*sizes, *(x.shape or ()), *(y.shape or ()))):
+        # Before 3.8 oneDNN multiplies by a condition that it widens: infinity becomes NaN.
+        if not covers or (linked_version() < (3, 8) and sizes != x.shape):
+            few = y.shape in ((), (1,))
+            if few and x.shape in ((), (1,)):
+                return "the condition has more elements than both tensors together"
+            wide = host_step("broadcast_arrays", (condition, x, *[y] * (not few)), {})
+            condition, x, y = (*wide, y)[:3]
+    elif not covers:
         # oneDNN's Select widens no condition, but what it chooses from.
-        if not is_whole((*sizes, *(x.shape or ()))) or max(x.ndim, y.ndim) > len(sizes):
+        if max(x.ndim, y.ndim) > len(sizes):
             return "the condition has more elements than both tensors together"
         if x.data is not None and x.data.size == 1:
             x = b.constant(np.full(sizes, x.data.item(), np.float32), x.dtype)
         else:
             x = x.expand(np.broadcast_shapes(x.shape or (), sizes))
-    dims = (*sizes, *(x.shape or ()), *(y.shape or ()))
-    if linked_version() < (3, 8) and sizes != x.shape and not is_whole(dims):
-        # It multiplies by the condition instead; a rule of `rewriting` widens known dims.
-        return "before oneDNN 3.8, a condition of unknown dims makes NaN of infinity"
     return b.select(condition, x, y)
 
 
