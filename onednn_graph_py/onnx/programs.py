@@ -26,7 +26,6 @@ from .islands import Island, Misinferred, Wiring
 from .options import Options
 from .packing import require_files
 from .program import Program, island_of
-from .regions import slower_nodes
 from .rivals import REGIONS, Rival
 from .survey import NotGeneral, Section, Survey, read_by, survey
 from .tensors import Shape, dtype_of, shape_of
@@ -56,10 +55,6 @@ class Entry:
         """Compute the section's outputs."""
         made = self.run(given)
         return made if self.tail is None else self.tail(given, made)
-
-    def with_inputs(self, arrays: Sequence[Any]) -> Callable[[], object]:
-        """Return a call with these."""
-        return partial(self.direct, *arrays) if self.direct else partial(self, arrays)
 
 
 class Programs:
@@ -153,7 +148,8 @@ class Programs:
         if rival is None or pace is None or pace.slow is None:
             took, made = timed(partial(self._made, shapes))
             if rival is not None and kept is None and arrays is not None:
-                pace = rival.measured(shapes, arrays, made.with_inputs(arrays), took)
+                ours = partial(made.direct, *arrays) if made.direct else partial(made, arrays)
+                pace = rival.measured(shapes, arrays, ours, took)
             if rival is None or pace is None or pace.slow is None:
                 made.pace = pace
                 return made
@@ -178,7 +174,7 @@ class Programs:
         slower: Mapping[ir.Node, str] | None = {}
         if made.tail is None and made.program.model is not None:
             with suppress(OneDNNError, NotGeneral):  # of a region alone
-                slower = slower_nodes(made.program, rival, shapes, arrays)
+                slower = rival.slower(made.program, shapes, arrays)
         if not slower:
             whole = rival.known(shapes)
             rival.keep(shapes, REGIONS, whole.pace if whole and slower is not None else None)
@@ -186,8 +182,8 @@ class Programs:
         section = replace(self.section, slower=slower)
         others = Programs(section, self._weights, self.options, self.name, self._unknown)
         mixed = others.entry(shapes)
-        call = mixed.with_inputs(arrays)
-        mixed.pace = kept.pace if kept else rival.measured(shapes, arrays, call, 0, REGIONS)
+        ours = partial(mixed.direct, *arrays) if mixed.direct else partial(mixed, arrays)
+        mixed.pace = kept.pace if kept else rival.measured(shapes, arrays, ours, 0, REGIONS)
         return mixed if mixed.pace is not None and mixed.pace.slow is None else None
 
     def _made(self, shapes: tuple[Shape, ...]) -> Entry:

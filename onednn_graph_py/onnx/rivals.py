@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ import onnx_ir as ir
 
 from .._core import num_threads
 from ..base.errors import OneDNNError
+from ..base.text.numbers import seconds_text
 from ..machine.pace import Pace
 from ..machine.timing import timed
 from ..model.checking.expected import OutputCheck, Verification, compared
@@ -25,7 +27,8 @@ from .islands import Island, has_onnxruntime, release
 from .loading import subgraphs
 from .options import Options
 from .packing import packed, spread
-from .survey import Section
+from .program import Program, island_of
+from .survey import Section, survey
 from .tensors import NUMPY, Shape, dtype_of
 
 WAY = "onnxruntime"
@@ -123,6 +126,43 @@ class Rival:
         if region is None and (counts is None or counts.slow is None):
             self._island = None  # its memory
         return counts
+
+    def slower(
+        self, program: Program, shapes: Sequence[Shape], arrays: Sequence[Any]
+    ) -> dict[ir.Node, str] | None:
+        """Return the nodes of regions that are slower, and why; {} if all or none are.
+
+        None if other processes disturb it. Regions read what the nodes before them make.
+        """
+        section, options = program.section, program.options
+        regions = [p for p in program.division.parts if p.is_region]
+        found = survey(section, [dict(zip(section.inputs, shapes, strict=True))])
+        seen = replace(program.found, tensors=program.seen(found).tensors)
+        at = dict(zip(section.inputs, arrays, strict=True))
+        slower: dict[ir.Node, str] = {}
+        decided = True
+        for part in program.division.parts if len(regions) > 1 else ():
+            leaving = program.leaving(part.nodes)
+            island, read, made = island_of(section, seen, part.nodes, leaving, options)
+            read = [seen.origin(v) for v in read]
+            given = [at[v] for v in read]
+            if part.is_region:
+                ends = replace(section, inputs=tuple(read), outputs=tuple(made))
+                nodes = replace(seen, calls=[*part.nodes])
+                alone = Program(ends, nodes, made, program.weights, options, program.name)
+                ours = partial(alone.wiring(alone.found, 0).direct, *given)
+                way = f"region of {made[-1].name}"
+                kept = self.known(shapes, way)
+                pace = kept.pace if kept else self.measured(shapes, given, ours, 0, way, island)
+                decided &= pace is not None
+                if pace is not None and pace.slow is not None:
+                    theirs, own = map(seconds_text, (pace.apart, pace.fused))
+                    slower |= dict.fromkeys(part.nodes, f"onnxruntime takes {theirs}, oneDNN {own}")
+            results = island(*given)
+            at.update(zip(made, results if len(made) > 1 else (results,), strict=True))
+        if not slower and not decided:
+            return None
+        return slower if len(slower) < sum(len(p.nodes) for p in regions) else {}
 
     def key(self, shapes: Sequence[Shape], way: str = WAY) -> Key:
         """Return by what the pace of calls with inputs of these shapes is kept."""
