@@ -38,6 +38,7 @@ HOST_DTYPES: dict[str, np.dtype[Any]] = {
         "u32": np.uint32,
         "u64": np.uint64,
         "f64": np.float64,
+        "c64": np.complex64,
     }.items()
     if name not in logical_tensor.data_type.__members__
 }

@@ -28,23 +28,23 @@ Mask = Value | Array
 """A summand of scores; a value may be boolean instead, true for the keys that a query sees."""
 
 
-def checked(given: Any, heads: Heads, b: GraphBuilder, dtypes: tuple[str, ...]) -> Mask | None:
+def checked(argument: Any, heads: Heads, b: GraphBuilder, dtypes: tuple[str, ...]) -> Mask | None:
     """Return a mask as a value of these types, or as an array to add; raise if it does not fit."""
-    if given is None:
+    if argument is None:
         return None
     mask: Mask
-    if isinstance(given, Value):
-        mask = operand("sdpa", "mask", b, given)
+    if isinstance(argument, Value):
+        mask = operand("sdpa", "mask", b, argument)
         shape = need_rank("sdpa", "mask", mask, *range(1, heads.rank + 1))
         if mask.dtype not in (*dtypes, "boolean"):
             raise InvalidDataTypeError(
                 f"sdpa: mask must be boolean or {' or '.join(dtypes)}, got {mask.dtype}"
             )
     else:
-        mask = np.asarray(given)
+        mask = np.asarray(argument)
         if mask.dtype.kind in "OUS":
             raise TypeError(
-                f"sdpa: mask must be a Value or an array of numbers, got {type(given).__name__}"
+                f"sdpa: mask must be a Value or an array of numbers, got {type(argument).__name__}"
             )
         if mask.dtype == bool:
             mask = np.where(mask, 0.0, -np.inf)

@@ -181,7 +181,12 @@ abs arange bitwise_and bitwise_not bitwise_or cos exp flip full full_like isnan 
 logical_not logical_or maximum minimum ones ones_like remainder sin tril triu where zeros zeros_like
 """
 
-HOST: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in _ALIKE.split()} | {
+FOURIER = "fft ifft rfft irfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn"
+
+HOST: dict[str, Callable[..., Any]] = {
+    **{name: getattr(np, name) for name in _ALIKE.split()},
+    **{f"fft_{name}": getattr(np.fft, name) for name in FOURIER.split()},
+    "view_as_real": lambda x: np.stack([x.real, x.imag], -1),
     "add": lambda x, y, alpha=1: x + y * alpha,
     "sub": lambda x, y, alpha=1: x - y * alpha,
     "mul": np.multiply,
@@ -214,6 +219,7 @@ HOST: dict[str, Callable[..., Any]] = {name: getattr(np, name) for name in _ALIK
     "all": _over(np.all),
     "_to_copy": lambda x, *rest: x,
     "type_as": lambda x, like: x,
+    "scalar_tensor": np.asarray,
     "new_full": lambda x, size, value: np.full(size, value),
     "new_zeros": lambda x, size: np.zeros(size),
     "new_ones": lambda x, size: np.ones(size),
@@ -248,3 +254,8 @@ class HostCall(HostFunction):
     def function(self) -> Callable[..., Any]:
         """The function that a call runs."""
         return HOST[self.op]
+
+
+def call(name: str, *args: Any) -> Any:
+    """Call a function of `HOST`."""
+    return HOST[name](*args)

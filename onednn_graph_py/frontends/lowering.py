@@ -42,16 +42,16 @@ class Place:
             if why := lacks(value.dtype):
                 raise NotLowered(why)
 
-    def operand(self, given: Any, dtype: str, rank: int = 1) -> Value:
+    def operand(self, argument: Any, dtype: str, rank: int = 1) -> Value:
         """Return a value or a number as a value of a data type.
 
         A number gets one element and the rank 1, or 0 dims if `rank` is 0.
         """
-        if isinstance(given, Value):
-            return self.cast(given, dtype)
-        if isinstance(given, (bool, int, float)):
-            return self.b.constant(np.full((1,) if rank else (), given, np.float64), dtype)
-        raise NotLowered(f"an operand is {type(given).__name__}")
+        if isinstance(argument, Value):
+            return self.cast(argument, dtype)
+        if isinstance(argument, (bool, int, float)):
+            return self.b.constant(np.full((1,) if rank else (), argument, np.float64), dtype)
+        raise NotLowered(f"an operand is {type(argument).__name__}")
 
     def times(self, x: Value, number: float) -> Value:
         """Multiply by a number, which is not rounded to a smaller type than f32."""
@@ -62,14 +62,14 @@ class Place:
         return self.cast(made, x.dtype)
 
 
-def holds(given: Any, dtype: str) -> bool:
+def holds(numbers: Any, dtype: str) -> bool:
     """Return whether a number can be a constant of a data type; f32 is taken to have all."""
-    if dtype not in ("bf16", "f16") or not isinstance(given, (int, float)):
+    if dtype not in ("bf16", "f16") or not isinstance(numbers, (int, float)):
         return True
-    if not math.isfinite(given):
+    if not math.isfinite(numbers):
         return True
     with np.errstate(over="ignore"):
-        return float(np.asarray(given, array_dtype(dtype))) == given
+        return float(np.asarray(numbers, array_dtype(dtype))) == numbers
 
 
 Key = TypeVar("Key")

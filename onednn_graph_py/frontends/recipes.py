@@ -108,10 +108,10 @@ def chosen(at: Place, condition: Value, x: Value, y: Value) -> Value:
 # -- normalizations and reductions
 
 
-def weights_or(at: Place, given: Value | None, number: float, size: int) -> Value:
+def weights_or(at: Place, weights: Value | None, number: float, size: int) -> Value:
     """Return weights in f32, or as many of a number."""
-    if given is not None:
-        return at.cast(given, "f32")
+    if weights is not None:
+        return at.cast(weights, "f32")
     if size == -1:
         raise NotLowered("the number of channels is unknown")
     return at.b.constant(np.full((size,), number, np.float32))

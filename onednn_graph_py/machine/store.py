@@ -90,28 +90,28 @@ def load(file: Path) -> Any:
         return None
 
 
-def save(file: Path, found: Any) -> None:
+def save(file: Path, results: Any) -> None:
     """Write results as JSON, so that a reader sees all or nothing; ignore a read-only cache."""
-    _save(file, found, Path.replace)
+    _save(file, results, Path.replace)
 
 
-def _save_new(file: Path, found: Any) -> bool:
+def _save_new(file: Path, results: Any) -> bool:
     """Write results unless the file exists; return whether it did not."""
     try:
-        _save(file, found, lambda partial, file: file.hardlink_to(partial))
+        _save(file, results, lambda partial, file: file.hardlink_to(partial))
     except FileExistsError:
         return False
     return True
 
 
-def _save(file: Path, found: Any, put: Callable[[Path, Path], Any]) -> None:
+def _save(file: Path, results: Any, put: Callable[[Path, Path], Any]) -> None:
     partial = file.with_name(f"{file.name}.{secrets.token_hex(8)}.partial")
     try:
         make_folders(file.parent)
         # A new file, never through a link, which nobody else may change.
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         with open(descriptor, "w", encoding="utf-8") as opened:
-            json.dump(found, opened)
+            json.dump(results, opened)
         put(partial, file)
     except FileExistsError:
         raise

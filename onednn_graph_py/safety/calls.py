@@ -80,9 +80,9 @@ def schema_of(kind: str, version: Version) -> OpSchema | None:
     return None if row is None or version < row.since else row.at(version)
 
 
-def op_of(told: tuple[Any, ...], version: Version) -> Op:
+def op_of(described: tuple[Any, ...], version: Version) -> Op:
     """Make an `Op` of the values that the mirror passes, with the schema of a version."""
-    id, kind, label, inputs, outputs, attrs = told
+    id, kind, label, inputs, outputs, attrs = described
     return Op(
         id,
         kind,
@@ -99,17 +99,17 @@ def operand_name(op: Op, ports: Literal["inputs", "outputs"], i: int) -> str:
     return f"{ports[:-1]} {i}" if op.schema is None else op.schema.operand_name(ports, i)
 
 
-def call_of(given: Op, schema: OpSchema, shapes: Mapping[int, Shape]) -> Call:
+def call_of(op: Op, schema: OpSchema, shapes: Mapping[int, Shape]) -> Call:
     """Return the call that shape functions read; `shapes` has the tensors' shapes by id."""
 
     def operands(ports: Literal["inputs", "outputs"]) -> tuple[Operand, ...]:
-        tensors: tuple[Tensor, ...] = getattr(given, ports)
+        tensors: tuple[Tensor, ...] = getattr(op, ports)
         return tuple(
-            Operand(given.label, operand_name(given, ports, i), shapes[t.id], t.dtype)
+            Operand(op.label, operand_name(op, ports, i), shapes[t.id], t.dtype)
             for i, t in enumerate(tensors)
         )
 
     inputs = operands("inputs")
-    if given.attr("use_affine") is False:  # oneDNN ignores gamma and beta
+    if op.attr("use_affine") is False:  # oneDNN ignores gamma and beta
         inputs = inputs[: sum(not p.optional for p in schema.inputs)]
-    return Call(schema, given.label, inputs, operands("outputs"), given.attrs)
+    return Call(schema, op.label, inputs, operands("outputs"), op.attrs)

@@ -28,7 +28,7 @@ class _Shapes(NamedTuple):
     """The shapes of a product's second input and of its result; empty tuples if one is unknown."""
 
     weights: tuple[int, ...]
-    made: tuple[int, ...]
+    result: tuple[int, ...]
 
     @property
     def batches(self) -> int:
@@ -141,7 +141,7 @@ def int8_product_in_chunks(group: Group, op: Op, conditions: Conditions) -> Answ
 def one_row_transposed(group: Group, op: Op, conditions: Conditions) -> Answer:
     """Find a transposed row, which oneDNN reads as if untransposed, up to whole kernel steps."""
     shapes = _shapes(group, op)
-    made, over = shapes.made, contraction(group, op)
+    made, over = shapes.result, contraction(group, op)
     if len(made) < 3 or made[-2] != 1 or not op.attr("transpose_a"):
         return False
     if shapes.batches != 1 or math.prod(made[:-2]) < 2:
@@ -179,7 +179,7 @@ def one_row_by_shifted_weights(group: Group, op: Op, conditions: Conditions) -> 
 def few_rows_transposed(group: Group, op: Op, conditions: Conditions) -> Answer:
     """Find at most 32 rows of one transposed batch, and an incomplete fourth tile of 16 columns."""
     shapes = _shapes(group, op)
-    made = shapes.made
+    made = shapes.result
     return (
         len(made) == 4
         and bool(op.attr("transpose_a"))

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ..base.dtypes import HOST_DTYPES
 from ..base.errors import GraphFormatError, InvalidGraphError
-from ..base.text.files import open_limited, told, write_whole
+from ..base.text.files import error_text, open_limited, write_whole
 from ..machine.store import facts
 from ..model.building.array_functions import TABLE
 from ..model.building.builder import GraphBuilder
@@ -148,7 +148,7 @@ def _particulars(node: Node) -> tuple[str, Any, Any]:
         return "op", encoded(dict(node.attrs)), outputs
     call = node.function
     if isinstance(node, CallNode) and isinstance(call, HostFunction):
-        record = [call.op, encoded(call.args), encoded(call.kwargs), call.read, call.made]
+        record = [call.op, encoded(call.args), encoded(call.kwargs), call.read, call.results]
         return "call" if type(call) is HostFunction else "front end's call", record, ()
     if hasattr(call, "kept"):
         return "island", call.kept(), ()
@@ -278,7 +278,7 @@ def load_model(path: str) -> Any:
             builder, options = built(header["graph"], constants), dict(header["options"])
             compiled = partial(restored, builder, options, header["device"], None, sizes)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as e:
-        raise GraphFormatError(f"no file of a model: {told(e)}") from None
+        raise GraphFormatError(f"no file of a model: {error_text(e)}") from None
     if known_here:
         remember(measured)
     elif measured:

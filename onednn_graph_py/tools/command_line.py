@@ -13,7 +13,7 @@ from typing import NoReturn
 from .. import _core
 from ..base.errors import OneDNNError
 from ..base.linked import version
-from ..base.text.files import told, write_whole
+from ..base.text.files import error_text, write_whole
 from ..base.text.names import did_you_mean, install_line, printable
 from ..base.text.numbers import counted
 from ..base.text.options import help_form
@@ -113,7 +113,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"{arguments.command}: interrupted", file=sys.stderr)
         return 130
     except (OneDNNError, OSError) as e:  # errors about a file or an option
-        print(printable(f"{arguments.command}: {told(e)}"), file=sys.stderr)
+        print(printable(f"{arguments.command}: {error_text(e)}"), file=sys.stderr)
         return 2
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import fx
 
 from ..base.errors import InvalidGraphError, OneDNNError
-from ..frontends.host_calls import HOST, HostCall
+from ..frontends.host_calls import HOST, HostCall, call
 from ..model.building.builder import GraphBuilder
 from ..model.building.host_functions import Extent, Size, Slot
 from ..model.building.value import Value
@@ -172,6 +173,8 @@ def _compare(
     made = model(*map(array_of, resized))
     for i, result in enumerate(results):
         got = tensor_of(made[i] if isinstance(made, tuple) else made)
+        if result.is_complex():
+            got, result = torch.view_as_real(got), torch.view_as_real(result)
         exact, allowed = result.double(), 0.0
         if result.is_floating_point() and result.numel():
             finite = exact.masked_fill(~exact.isfinite(), 0)
@@ -225,7 +228,7 @@ class _Tracer:
             return None
         why = reason(node, self.constants)
         name = op_name(node)
-        if why is None or moves(node):  # a builder has views of all types
+        if node.target in LOWERINGS and (why is None or moves(node)):  # views are of all types
             try:
                 for given in filter(is_tensor, node.all_input_nodes):
                     self._read(given)
@@ -266,16 +269,21 @@ class _Tracer:
     def _size(self, node: fx.Node, arrays: list[Value]) -> Any:
         """Return how a number follows from sizes; the arrays get those that it is the size of."""
         known = number_of(node.meta["val"])
-        if not isinstance(known, Unknown):
+        if not isinstance(known, (Unknown, torch.Tensor)):
             return known
-        if op_name(node) == "sym_size":
+        name = op_name(node)
+        if name == "sym_size":
             tensor, dim = node.args
             arrays.append(self._read(tensor))
             return Extent(len(arrays) - 1, dim)
-        function: Any = NUMBERS.get(node.target, node.target)
-        if function.__module__ not in ("_operator", "math", "builtins") or node.kwargs:
-            raise NotLowered(f"it reads a number that {op_name(node)} gives")
         args = [self._size(a, arrays) if isinstance(a, fx.Node) else a for a in node.args]
+        if name in ("_local_scalar_dense", "scalar_tensor"):
+            return args[0]
+        function: Any = NUMBERS.get(node.target, node.target)
+        if is_tensor(node) and name in HOST and not node.meta["val"].ndim and not node.kwargs:
+            function = partial(call, name)
+        elif node.kwargs or getattr(function, "__module__", "") not in NUMERIC:
+            raise NotLowered(f"it reads a number that {name} gives")
         return Size(function, tuple(args))
 
     def _read(self, node: fx.Node) -> Any:
@@ -307,6 +315,9 @@ NUMBERS: dict[Any, Any] = {
     torch.sym_min: min,
 }
 """Python's functions in place of torch's."""
+
+NUMERIC = ("_operator", "math", "builtins")
+"""Modules whose functions compute with numbers."""
 
 
 def _dtype(tensor: torch.Tensor) -> str:

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import onednn_graph_py as og
-from onednn_graph_py.base.linked import linked_version
 from onednn_graph_py.frontends import recipes
 from onednn_graph_py.frontends.division import Division, grouped
 from onednn_graph_py.frontends.lowering import NotLowered, Place, Table, holds
@@ -60,15 +59,29 @@ def test_what_is_not_chosen_does_not_count_even_if_infinite(condition, x, y):
     np.testing.assert_array_equal(made, np.where(asked, left, right))
 
 
-def test_a_condition_of_unknown_dims_is_left_where_it_would_make_nan():
+def test_a_condition_of_unknown_dims_makes_no_nan():
     at, [c, one, two] = place(((-1, 1), "boolean"), ((-1, 24), "f32"), ((-1, 24), "f32"))
-    if linked_version() < (3, 8):
-        with pytest.raises(NotLowered, match="a condition of unknown dims makes NaN"):
-            recipes.chosen(at, c, one, two)
-        return
     asked, left, right = np.bool_([[1], [0]]), np.full((2, 24), INF), np.ones((2, 24), np.float32)
     made = run(at, recipes.chosen(at, c, one, two), asked, left.astype(np.float32), right)
     np.testing.assert_array_equal(made, np.where(asked, left, right))
+
+
+@pytest.mark.parametrize("x, y", [((3, 1, 24), (1,)), ((1, 1), (3, 1, 24)), ((3, 2, 1), (24,))])
+@pytest.mark.parametrize("condition", [(3, 2, 1), (1, 2, 24)])
+def test_a_condition_of_unknown_dims_with_more_elements(condition, x, y):
+    rng = np.random.default_rng(0)
+    asked = rng.integers(0, 2, condition).astype(bool)
+    left, right = np.full(x, INF, np.float32), rng.standard_normal(y).astype(np.float32)
+    opened = [tuple(-1 if n == 2 or n == 3 else n for n in dims) for dims in (condition, x, y)]
+    at, [c, one, two] = place(*zip(opened, ("boolean", "f32", "f32"), strict=True))
+    made = run(at, recipes.chosen(at, c, one, two), asked, left, right)
+    np.testing.assert_array_equal(made, np.where(asked, left, right))
+
+
+def test_a_condition_of_unknown_dims_for_two_numbers_is_left():
+    at, [c, one, two] = place(((-1, 3), "boolean"), ((1,), "f32"), ((), "f32"))
+    with pytest.raises(NotLowered, match="the condition has more elements than both"):
+        recipes.chosen(at, c, one, two)
 
 
 @pytest.mark.parametrize("method, number", [("reduce_max", -INF), ("reduce_min", INF)])

@@ -7,6 +7,7 @@ import pytest
 
 import onednn_graph_py as og
 from onednn_graph_py.frontends import host_calls as host
+from onednn_graph_py.model.checking.expected import compared
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 front = pytest.importorskip("onednn_graph_py.torch")
@@ -99,11 +100,19 @@ CASES = {
     "grid_sampler_3d": lambda i, x: F.grid_sample(
         x[None, None, None], x.view(1, -1, 1, 2, 3) * 0.7, align_corners=True
     ),
+    "scalar_tensor": lambda i, x: torch.tensor(i.shape[0]) * 2,
+    "view_as_real": lambda i, x: torch.view_as_real(torch.fft.fft(x, norm="ortho")),
+    **{
+        f"fft_{n}": lambda i, x, n=n: getattr(torch.fft, n)(
+            x.view(-1, 2, 3), dim=-1 if n.endswith("t") else (-2, -1)
+        )
+        for n in host.FOURIER.split()
+    },
 }
 """A call of each function, of integers (2, 6) from 0 to 7 and numbers with a 0 among them."""
 
 
-NEED_UNKNOWN = {"arange", "full", "zeros", "ones", "slice", "select", "expand"}
+NEED_UNKNOWN = {"arange", "full", "zeros", "ones", "slice", "select", "expand", "scalar_tensor"}
 """Those that are constants or views if all sizes are known."""
 
 
@@ -230,3 +239,40 @@ class Calls(torch.nn.Module):
 
     def forward(self, *args):
         return self.function(*args)
+
+
+class Spanned(torch.nn.Module):
+    """A module whose sizes go through a tensor and back."""
+
+    def forward(self, x):
+        span = torch.tensor(min(x.shape[0], 4))
+        return x[:, None] @ TABLE[5 - span : span * 2 - 1].T, (x.sum(1) + span).clamp(0, span * 3)
+
+
+def test_sizes_that_go_through_tensors():
+    x = torch.linspace(-2.0, 9.0, 12).reshape(3, 4)
+    rows = {0: torch.export.Dim.AUTO}
+    model = front.export(Spanned(), (x,), dynamic_shapes=(rows,), check=True)
+    for n in (2, 3, 5, 9):
+        given = x.repeat(3, 1)[:n] - 1
+        for made, wanted in zip(model(given.numpy()), Spanned()(given), strict=True):
+            torch.testing.assert_close(torch.from_numpy(made), wanted)
+
+
+def test_a_number_among_the_elements_is_no_size():
+    module = Spanned()
+    module.forward = lambda x: TABLE[: x[0, 0].long()] * x[0, 1]
+    with pytest.raises(og.InvalidGraphError, match=r"slice.*it reads a number that .* gives"):
+        front.trace(module, (torch.ones(2, 4),))
+
+
+def test_complex_numbers_are_compared_whole():
+    b = og.GraphBuilder()
+    b.output(b.call(np.fft.fft, b.input((3, 5), "f32"), outputs=[((3, 5), "c64")]))
+    model = b.compile()
+    x = np.linspace(-1, 2, 15, dtype=np.float32).reshape(3, 5)
+    assert model.verify(x).ok
+    assert model(x).dtype == np.complex64
+    made = np.complex64([[1 + 2j, 3]])
+    check = compared("y", "c64", made.conj(), made, np.float64(1e-3))
+    assert (check.wrong, check.max_error) == (1, 4.0)

@@ -577,6 +577,7 @@ DYNAMIC = {
     "softmax": lambda x: x.softmax(-1),
     "layer_norm": lambda x: F.layer_norm(x, (24,)),
     "mean": lambda x: x.mean(1),
+    "masks_of_heads": lambda x: torch.where((x[:, :1, None] > 0.3).expand(-1, 5, 1), x[:, None], 0),
     "masks": lambda x: [(x > 0).clone(), torch.where((x > 0.3).clone(), x, x.exp())],
 }
 ONCE_DIVIDED = {

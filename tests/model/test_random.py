@@ -173,7 +173,7 @@ def test_gradients_are_the_same_in_threads_that_did_not_compile_them(kind):
     for seed in range(8):
         d = Draft(kind, seed)
         d.opens, d.most, d.dtype = False, 2000, "f32"
-        builder = d.made(*drawn(d, kind, source(d, kind))).builder
+        builder = d.finished(*drawn(d, kind, source(d, kind))).builder
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             model = builder.compile()

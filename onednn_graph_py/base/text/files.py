@@ -68,7 +68,7 @@ def _check_size(size: int, limit: int) -> None:
         raise Unreadable(f"too large: {size} bytes, at most {limit} are read")
 
 
-def told(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return an error's message; for one about a file the path and what is wrong, no number."""
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         return f"{error.filename}: {error.strerror}"

@@ -83,7 +83,7 @@ class HostFunction:
     read: tuple[str, ...]  # the data types of the arrays
     # tuple of (tuple of int, str), the results' shapes, -1 for dims that only a call determines,
     # and their data types
-    made: tuple[tuple[Dims, str], ...]
+    results: tuple[tuple[Dims, str], ...]
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -111,15 +111,15 @@ class HostFunction:
         """Compute the results in the declared data types."""
         return tuple(
             m.astype(array_dtype(dtype), copy=False)
-            for m, (_, dtype) in zip(parts_of(self.computed(*arrays)), self.made, strict=False)
+            for m, (_, dtype) in zip(parts_of(self.computed(*arrays)), self.results, strict=False)
         )
 
     def outputs(self, *shapes: Dims) -> Sequence[tuple[Dims, str]]:
         """Return the results' shapes and data types for arrays of these shapes, by a trial."""
-        if all(-1 not in dims for dims, _ in self.made) or any(-1 in s for s in shapes):
-            return self.made
+        if all(-1 not in dims for dims, _ in self.results) or any(-1 in s for s in shapes):
+            return self.results
         found = parts_of(self.tried(shapes))
-        return [(m.shape, t) for m, (_, t) in zip(found, self.made, strict=True)]
+        return [(m.shape, t) for m, (_, t) in zip(found, self.results, strict=True)]
 
     def tried(self, shapes: Sequence[Dims], number: int = 0) -> Any:
         """Return what it makes of a number, or of unit matrices, which have an inverse."""
@@ -194,7 +194,7 @@ def host_step(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         (tuple(map(_dim, f.shape, m.shape, o.shape)) if small != large else f.shape, dtype)
         for f, m, o, dtype in zip(few, many, fewest, dtypes, strict=True)
     )
-    call = replace(call, made=made)
+    call = replace(call, results=made)
     label = f"np.{name}" if name != "getitem" else "x[...]"
     steps = values[0].builder.call(call, *values, outputs=call.outputs, name=label)
     if not isinstance(result, (tuple, list)):

@@ -10,12 +10,12 @@ from .value import Node, is_whole
 
 
 def known_shapes(
-    builder: GraphBuilder, given: Mapping[str, Sequence[int]] | None
+    builder: GraphBuilder, input_shapes: Mapping[str, Sequence[int]] | None
 ) -> dict[int, tuple[int, ...]]:
     """Return the inputs' shapes by id, some given by name; raise if a dim stays unknown."""
     known: dict[int, tuple[int, ...]] = {}
     for value in builder.inputs:
-        shape = (given or {}).get(value.name, value.shape)
+        shape = (input_shapes or {}).get(value.name, value.shape)
         if shape is None or not is_whole(shape):
             raise InvalidShapeError(
                 f"input {value.name!r}: its shape must be given, as dims are unknown: "
@@ -26,10 +26,10 @@ def known_shapes(
 
 
 def infer_shapes(
-    builder: GraphBuilder, given: Mapping[int, tuple[int, ...]]
+    builder: GraphBuilder, input_shapes: Mapping[int, tuple[int, ...]]
 ) -> dict[int, tuple[int, ...]]:
     """Infer all values' shapes by id from those of the inputs; raise if one can't be inferred."""
-    shapes: dict[int, tuple[int, ...]] = dict(given)
+    shapes: dict[int, tuple[int, ...]] = dict(input_shapes)
     for value in builder.constants:
         shapes[value.id] = value.shape or ()
     _infer(builder.nodes, shapes)

@@ -23,22 +23,22 @@ from .value import Value, is_whole
 FLOATS = ("f32", "bf16", "f16")
 
 
-def leaves(given: Any) -> Iterator[Any]:
+def leaves(structure: Any) -> Iterator[Any]:
     """Yield what lists, tuples and dicts hold."""
-    if isinstance(given, dict):
-        given = list(given.values())
-    if isinstance(given, (list, tuple)):
-        for part in given:
+    if isinstance(structure, dict):
+        structure = list(structure.values())
+    if isinstance(structure, (list, tuple)):
+        for part in structure:
             yield from leaves(part)
     else:
-        yield given
+        yield structure
 
 
-def is_number(given: Any) -> bool:
+def is_number(operand: Any) -> bool:
     """Whether an operand takes the data type of the value next to it."""
-    if isinstance(given, np.ndarray):
-        return given.ndim == 0 and given.dtype.kind in "biuf"
-    return isinstance(given, (numbers.Real, np.generic))
+    if isinstance(operand, np.ndarray):
+        return operand.ndim == 0 and operand.dtype.kind in "biuf"
+    return isinstance(operand, (numbers.Real, np.generic))
 
 
 def type_of(dtype: Any, b: Any) -> str:
@@ -52,17 +52,17 @@ def type_of(dtype: Any, b: Any) -> str:
     return "f32" if name == "f64" and b.narrow else name
 
 
-def result_type(*given: Any) -> str:
+def result_type(*operands: Any) -> str:
     """Return NumPy's data type of a result; raise if no value has it, such as f64.
 
     Numbers, and lists of them, have none of their own; nor have arrays and values of integers next
     to a value of floating-point numbers, where NumPy would go to f64.
     """
-    values = [v for v in given if isinstance(v, Value)]
+    values = [v for v in operands if isinstance(v, Value)]
     floats = [v for v in values if v.dtype in FLOATS]
     dtypes = [array_dtype(v.dtype) for v in floats or values]
     weak = set()
-    for operand in (v for v in given if not isinstance(v, Value)):
+    for operand in (v for v in operands if not isinstance(v, Value)):
         if any(isinstance(part, Value) for part in leaves(operand)):
             raise TypeError(f"one value is expected, got {operand!r}; norms take keep_stats=False")
         dtype = np.asarray(operand).dtype
@@ -108,15 +108,15 @@ def in_type(value: Value, dtype: str) -> Value:
     return host_step("astype", (value, array_dtype(dtype)), {}) if result is None else result
 
 
-def combined(kind: str, *given: Any) -> Value | None:
+def combined(kind: str, *arguments: Any) -> Value | None:
     """Add an op of operands, cast if needed; None if it does not compute in NumPy's data type."""
-    dtype = result_type(*given)
-    values = [v for v in given if isinstance(v, Value)]
+    dtype = result_type(*arguments)
+    values = [v for v in arguments if isinstance(v, Value)]
     if dtype not in FLOATS and dtype != "s32":
         return None
     operands = [
         v if isinstance(v, Value) or is_number(v) else np.asarray(v).astype(array_dtype(dtype))
-        for v in (v.item() if isinstance(v, np.ndarray) and not v.ndim else v for v in given)
+        for v in (v.item() if isinstance(v, np.ndarray) and not v.ndim else v for v in arguments)
     ]
     specs = [
         TensorSpec(v.shape, v.dtype) if isinstance(v, Value) else TensorSpec(np.shape(v), dtype)
@@ -139,18 +139,23 @@ def combined(kind: str, *given: Any) -> Value | None:
 def selected(condition: Value, x: Value, y: Value) -> Value | str:
     """Return elements of x where a condition is true, of y elsewhere, or why no op does so."""
     b, sizes = condition.builder, condition.shape or ()
-    if not _covers(sizes, x, y):
+    covers = _covers(sizes, x, y)
+    if not is_whole((*sizes, *(x.shape or ()), *(y.shape or ()))):
+        # Before 3.8 oneDNN multiplies by a condition that it widens: infinity becomes NaN.
+        if not covers or (linked_version() < (3, 8) and sizes != x.shape):
+            few = y.shape in ((), (1,))
+            if few and x.shape in ((), (1,)):
+                return "the condition has more elements than both tensors together"
+            wide = host_step("broadcast_arrays", (condition, x, *[y] * (not few)), {})
+            condition, x, y = (*wide, y)[:3]
+    elif not covers:
         # oneDNN's Select widens no condition, but what it chooses from.
-        if not is_whole((*sizes, *(x.shape or ()))) or max(x.ndim, y.ndim) > len(sizes):
+        if max(x.ndim, y.ndim) > len(sizes):
             return "the condition has more elements than both tensors together"
         if x.data is not None and x.data.size == 1:
             x = b.constant(np.full(sizes, x.data.item(), np.float32), x.dtype)
         else:
             x = x.expand(np.broadcast_shapes(x.shape or (), sizes))
-    dims = (*sizes, *(x.shape or ()), *(y.shape or ()))
-    if linked_version() < (3, 8) and sizes != x.shape and not is_whole(dims):
-        # It multiplies by the condition instead; a rule of `rewriting` widens known dims.
-        return "before oneDNN 3.8, a condition of unknown dims makes NaN of infinity"
     return b.select(condition, x, y)
 
 

@@ -184,7 +184,7 @@ def _epsilon(dtype: str) -> float:
     """Return the largest relative error of rounding to a data type; 0 for integers."""
     if dtype in HOST_DTYPES:
         of = HOST_DTYPES[dtype]
-        return float(np.finfo(of).eps) / 2 if of.kind == "f" else 0.0
+        return float(np.finfo(of).eps) / 2 if of.kind in "fc" else 0.0
     return 0.0 if is_integer(dtype) or dtype == "boolean" else float(float_info(dtype).eps) / 2
 
 
@@ -214,7 +214,7 @@ def _margins(
             for i, disturbed in reference_values(builder, inputs, disturb, kept).items():
                 if exact[i].dtype.kind in "biu":
                     continue
-                off = np.abs(disturbed.astype(np.float64) - exact[i].astype(np.float64))
+                off = np.abs(_wide(disturbed) - _wide(exact[i]))
                 worst[i] = max(worst[i], float(np.nanmax(off, initial=0.0)))
     return worst
 
@@ -254,13 +254,18 @@ def _differences(got: Array, want: Array) -> Array:
 
 def largest_difference(one: Array, other: Array) -> float:
     """Return the largest difference of two arrays' elements; infinite if only one is NaN."""
-    differences = _differences(one.astype(np.float64), other.astype(np.float64))
-    return float(differences.max(initial=0.0))
+    return float(_differences(_wide(one), _wide(other)).max(initial=0.0))
+
+
+def _wide(array: Array) -> Array:
+    """Return numbers in f64; complex ones as real and imaginary parts along a dim in front."""
+    pairs = np.stack([array.real, array.imag]) if array.dtype.kind == "c" else array
+    return pairs.astype(np.float64)
 
 
 def compared(name: str, dtype: str, actual: Array, expected: Array, allowed: Array) -> OutputCheck:
     """Compare an output with what it should be, element by element."""
-    got, want = actual.astype(np.float64), expected.astype(np.float64)
+    got, want = _wide(actual), _wide(expected)
     error = _differences(got, want)
     with np.errstate(all="ignore"):
         right = error <= np.broadcast_to(allowed, error.shape)
@@ -327,8 +332,8 @@ class Expected:
         elif producer is not None and producer.kind == "GreaterEqual":
             allowed = _compared_margin(producer, self._exact, self._margins)
         else:
-            wide = want.astype(np.float64)
-            rounding = 2 * _epsilon(value.dtype) * np.abs(np.where(np.isfinite(wide), wide, 0.0))
+            wide = np.abs(want).astype(np.float64)
+            rounding = 2 * _epsilon(value.dtype) * np.where(np.isfinite(wide), wide, 0.0)
             allowed = np.asarray(_BEYOND_SAMPLES * self._margins[i] + rounding)
         return np.broadcast_to(allowed, want.shape)
 

@@ -37,11 +37,11 @@ class Converter:
             )
         self.count()
 
-    def input(self, i: int, given: Any) -> npt.NDArray[Any]:
+    def input(self, i: int, argument: Any) -> npt.NDArray[Any]:
         """Return input `i` as an array of the right data type, shape and strides."""
         value, lt = self.plan.inputs[i]
         what = f"{self.name}: input {value.name!r}"
-        array = _as_array(given, lt, self.plan.engine, what)
+        array = _as_array(argument, lt, self.plan.engine, what)
         form = _form_of(value.dtype, lt)
         if value.dtype in ("s4", "u4"):
             if array.dtype == np.uint8:
@@ -70,11 +70,11 @@ class Converter:
         self.copied(f"{what}: strides {array.strides} or alignment")
         return form.copy(array)
 
-    def output(self, i: int, given: Any) -> npt.NDArray[Any]:
+    def output(self, i: int, argument: Any) -> npt.NDArray[Any]:
         """Return the array to which output `i` is written."""
         (name, lt), dtype = self.plan.outputs[i], self.plan.output_dtypes[i]
         what = f"{self.name}: out {name!r}"
-        array = _as_array(given, lt, self.plan.engine, what)
+        array = _as_array(argument, lt, self.plan.engine, what)
         form = _form_of(dtype, lt)
         if array.dtype != form.dtype:
             raise InvalidDataTypeError(
@@ -188,19 +188,19 @@ def by_name(
     model: str,
     needed: Sequence[str],
     known: Collection[str],
-    given: Sequence[Any],
+    positional: Sequence[Any],
     named: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return inputs by name, of those given by position and by name; raise if they don't fit.
 
     - `needed`: the names of the inputs, in order, and `known` these and the optional ones
     """
-    if len(given) > len(needed):
+    if len(positional) > len(needed):
         raise InvalidArgumentsError(
             f"{model}: expected {len(needed)} inputs ({', '.join(needed)}), got "
-            f"{len(given) + len(named)}"
+            f"{len(positional) + len(named)}"
         )
-    made = dict(zip(needed, given, strict=False))
+    made = dict(zip(needed, positional, strict=False))
     for name, value in named.items():
         if name not in known:
             hint = did_you_mean(name, known) or f"; there are: {', '.join(needed)}"

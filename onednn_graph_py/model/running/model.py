@@ -715,10 +715,10 @@ class CompiledGraph(_core._model_base, ModelMethods):
                     self._device_constants[key] = self._queue.upload(array, kind)
             return [self._device_constants[id(array), kind] for array in plan.constants]
 
-    def ordered(self, given: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    def ordered(self, positional: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """Return all inputs in order, of those given by position and by name."""
         names = list(self._positions)
-        made = by_name(self.name, names, names, given, named)
+        made = by_name(self.name, names, names, positional, named)
         return [made[n] for n in names]
 
     def _executor_for(self, arrays: Sequence[Any]) -> _core._executor | QueueExecutor:

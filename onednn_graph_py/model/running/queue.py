@@ -45,11 +45,11 @@ class Family(enum.Enum):
         )
 
 
-def is_usm(given: object) -> bool:
+def is_usm(argument: object) -> bool:
     """Return whether an object is USM memory rather than host memory."""
-    if isinstance(given, _core.tensor):
-        return bool(_core._sycl.usm_kind(given))
-    return hasattr(given, "__sycl_usm_array_interface__") or _dpctl.is_on_sycl_device(given)
+    if isinstance(argument, _core.tensor):
+        return bool(_core._sycl.usm_kind(argument))
+    return hasattr(argument, "__sycl_usm_array_interface__") or _dpctl.is_on_sycl_device(argument)
 
 
 def coerced_usm_type(types: Iterable[str | None]) -> str | None:
@@ -58,13 +58,13 @@ def coerced_usm_type(types: Iterable[str | None]) -> str | None:
     return next((one for one in _USM_TYPES if one in given), None)
 
 
-def family_of(given: object) -> Family:
+def family_of(argument: object) -> Family:
     """Return the library of an array."""
     cls = _usm_ndarray()
-    if cls is not None and isinstance(given, cls):
+    if cls is not None and isinstance(argument, cls):
         return Family.USM_NDARRAY
     dpnp = sys.modules.get("dpnp")
-    if dpnp is not None and isinstance(given, dpnp.ndarray):
+    if dpnp is not None and isinstance(argument, dpnp.ndarray):
         return Family.DPNP
     return Family.TENSOR
 

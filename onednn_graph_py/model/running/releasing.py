@@ -153,11 +153,11 @@ def _run_readers(made: Sequence[Compiled], constants: Sequence[_Constant]) -> No
 
 
 def release(
-    model: str, values: Sequence[Value], made: Sequence[Compiled], folded: FoldedConstants
+    model: str, values: Sequence[Value], compiled: Sequence[Compiled], folded: FoldedConstants
 ) -> int:
     """Give back the memory of constants that no step reads any more; return the bytes.
 
-    The caller sees to it that the model, which is compiled for `made`, compiles nothing meanwhile.
+    The caller sees to it that the model, whose plans are `compiled`, compiles nothing meanwhile.
     """
     gc.collect()  # what is dropped, but not gone yet, may have an array
     hold = _core._constant_cache_hold(model)
@@ -166,8 +166,8 @@ def release(
     given_back = 0
     with ExitStack() as stack:
         places = []
-        constants = _constants(values, made)
-        _run_readers(made, constants)  # the first run of a step reorders what it reads
+        constants = _constants(values, compiled)
+        _run_readers(compiled, constants)  # the first run of a step reorders what it reads
         in_place: dict[int, list[_Constant]] = {}
         for constant in constants:
             in_place.setdefault(_address(constant.array), []).append(constant)
@@ -176,7 +176,7 @@ def release(
             stack.callback(place.keep)
             place.watch()
             places.append(place)
-        _run_readers(made, constants)
+        _run_readers(compiled, constants)
         for place, alike in zip(places, in_place.values(), strict=True):
             if place.were_read():
                 continue

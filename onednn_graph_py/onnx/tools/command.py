@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...base.errors import InvalidArgumentsError, InvalidGraphError, OneDNNError, UnimplementedError
-from ...base.text.files import told
+from ...base.text.files import error_text
 from ...base.text.names import install_line, printable
 from ...base.text.numbers import bytes_text, seconds_text
 from ...base.text.options import add_command, add_forms, add_seconds, add_seed, at_least
@@ -124,7 +124,7 @@ def _onnx(arguments: argparse.Namespace) -> int:
         chosen = arrays or arguments.value or arguments.outputs
         if chosen and isinstance(e, InvalidArgumentsError):
             raise
-        print(printable(f"onnx: a call fails: {told(e)}"), file=sys.stderr)
+        print(printable(f"onnx: a call fails: {error_text(e)}"), file=sys.stderr)
         return 1
     section = entry.program.section
     head = {

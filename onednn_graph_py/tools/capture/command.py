@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from ...base.errors import OneDNNError
-from ...base.text.files import told
+from ...base.text.files import error_text
 from ...base.text.numbers import counted
 from ...base.text.options import add_command
 from .program import Captured, capture
@@ -51,7 +51,7 @@ def _capture(arguments: argparse.Namespace) -> int:
     try:
         found = capture(words, arguments.folder)
     except (OneDNNError, OSError) as e:
-        print(f"capture: {told(e)}", file=sys.stderr)
+        print(f"capture: {error_text(e)}", file=sys.stderr)
         if not isinstance(e, OSError) or e.filename is None or str(e.filename) != words[0]:
             return 125
         return 127 if isinstance(e, FileNotFoundError) else 126

@@ -87,12 +87,12 @@ def cells(number: int, step: StepFacts) -> tuple[str, ...]:
     )
 
 
-def tensor_line(given: TensorFacts) -> str:
+def tensor_line(facts: TensorFacts) -> str:
     """Describe a tensor in one line: its role, layout and bytes."""
-    name = f"{given.role} {visible(given.name)}" if given.name else given.role
-    layout = "" if given.tensor.layout else " row-major"
-    size = "" if given.bytes is None else f", {bytes_text(given.bytes)}"
-    return f"{name}: {given.tensor}{layout}{size}"
+    name = f"{facts.role} {visible(facts.name)}" if facts.name else facts.role
+    layout = "" if facts.tensor.layout else " row-major"
+    size = "" if facts.bytes is None else f", {bytes_text(facts.bytes)}"
+    return f"{name}: {facts.tensor}{layout}{size}"
 
 
 def kernel_line(kernel: Kernel) -> str:

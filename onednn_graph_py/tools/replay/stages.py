@@ -25,7 +25,7 @@ from ...base.errors import (
     UnimplementedError,
 )
 from ...base.refusals import with_reason
-from ...base.text.files import told
+from ...base.text.files import error_text
 from ...base.text.numbers import gib_text
 from ...machine.cpu import lacks
 from ...machine.memory import free_bytes
@@ -123,7 +123,7 @@ def read(case: Case) -> GraphDocument:
     try:
         return parse(case.path)
     except (GraphFormatError, OSError) as e:
-        raise Ended(Verdict.UNREADABLE, told(e)) from None
+        raise Ended(Verdict.UNREADABLE, error_text(e)) from None
 
 
 def partition(document: GraphDocument) -> tuple[int, int, str]:

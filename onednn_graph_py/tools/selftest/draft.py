@@ -325,7 +325,7 @@ class Draft:
         made: Value = self.op("Quantize", y, dtype=dtype, **attrs)
         return made
 
-    def made(self, *outputs: Value) -> Drawn:
+    def finished(self, *outputs: Value) -> Drawn:
         """Return the graph with these outputs, and arrays for its calls."""
         self.b.output(*outputs)
         known = all(is_whole(v.shape or ()) for v in self.b.inputs)

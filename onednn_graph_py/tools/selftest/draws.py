@@ -91,7 +91,7 @@ def op_case(seed: int) -> Drawn:
     """Draw one op of any kind."""
     d = Draft("ops", seed)
     kind = d.pick([k for k in ops.ROWS if d.has(k)])
-    return d.made(*_outputs(d, ops.drawn(d, kind, ops.source(d, kind))))
+    return d.finished(*_outputs(d, ops.drawn(d, kind, ops.source(d, kind))))
 
 
 def chain_case(seed: int) -> Drawn:
@@ -102,7 +102,7 @@ def chain_case(seed: int) -> Drawn:
     d.opens = d.opens and not kind.endswith("BackwardWeights")
     made = ops.drawn(d, kind, ops.source(d, kind))
     made += _grown(d, made[0], d.random.randint(1, 5))
-    return d.made(*_outputs(d, made))
+    return d.finished(*_outputs(d, made))
 
 
 def _int8_product(d: Draft) -> Value:
@@ -135,7 +135,7 @@ def int8_case(seed: int) -> Drawn:
             y = made[-1]
     if d.chance(0.6):
         made.append(d.quantized(y, d.random.randrange(y.ndim) if d.chance(0.3) else None))
-    return d.made(*_outputs(d, made))
+    return d.finished(*_outputs(d, made))
 
 
 # -- attention
@@ -254,7 +254,7 @@ def attention_case(seed: int) -> Drawn:
     # oneDNN's ops differ in what they make of NaN, which rows that are masked as a whole may be.
     if d.chance(0.25) and not d.nan:
         made += _grown(d, y, d.random.randint(1, 2), _EPILOGUE)
-    return d.made(*_outputs(d, made))
+    return d.finished(*_outputs(d, made))
 
 
 # -- other blocks
@@ -352,7 +352,7 @@ def block_case(seed: int) -> Drawn:
     kinds = (_mlp, _rms_norm, _rope, _linear, _integers, _conv_block, _pooled, _cached)
     y = d.pick(kinds)(d)
     made = [y, *_grown(d, y, d.random.randint(0, 2))]
-    return d.made(*_outputs(d, made))
+    return d.finished(*_outputs(d, made))
 
 
 FAMILIES: Mapping[str, Family] = {

@@ -77,7 +77,7 @@ class Finding:
     # The smallest graph that shows it, as JSON; empty if the graph was not reduced.
     graph: str = ""
     # The ops of that graph, or the reason why there is none.
-    told: str = "not reduced"
+    summary: str = "not reduced"
 
     @property
     def name(self) -> str:
@@ -98,7 +98,7 @@ class Finding:
         return {**asdict(self), "steps": list(self.steps), "graph": graph, "program": self.program}
 
     def __str__(self) -> str:
-        lines = [f"{self.verdict}: {self.family} {self.seed}: {self.told}", self.reason]
+        lines = [f"{self.verdict}: {self.family} {self.seed}: {self.summary}", self.reason]
         return "\n    ".join([*lines, *self.program.splitlines()])
 
 

@@ -199,10 +199,10 @@ def _reduced(finding: Finding, whole: str, seconds: float, trial: Trial) -> None
         try:
             smallest = shrink(document, shown)
         except InvalidArgumentsError:
-            finding.told = f"its file alone does not show it: {shows.outcome(document)}"
+            finding.summary = f"its file alone does not show it: {shows.outcome(document)}"
             return
         finding.graph = to_json(smallest)
-        finding.told = " + ".join(op.kind for op in smallest.graph)
+        finding.summary = " + ".join(op.kind for op in smallest.graph)
         finding.reason = shows.outcome(smallest).reason or finding.reason
 
 
@@ -238,7 +238,7 @@ def reduce_findings(
                 drawn, families[finding.family], finding.seed, timeout=_TRY
             )
             if ended != "returned":
-                finding.told = (
+                finding.summary = (
                     f"it has no file: {answer}"
                     if ended == "raised"
                     else "drawing it already does it"

@@ -31,6 +31,7 @@ HOST_DTYPES: Mapping[torch.dtype, str] = {
     torch.int64: "s64",
     torch.float64: "f64",
     torch.int16: "s16",
+    torch.complex64: "c64",
 }
 """Those of types that only host steps and views of a builder read."""
 
