@@ -656,6 +656,23 @@ def test_pools_read_channels_that_lie_last_by_their_strides():
         )
 
 
+@pytest.mark.parametrize("kind", ["softmax", "log_softmax"])
+@pytest.mark.parametrize("channels", [19, 32])
+def test_softmax_along_channels_reads_a_convolution_row_major(kind, channels):
+    """As segmenters end; in a convolution's own layout oneDNN has a reference kernel for it."""
+    random = np.random.default_rng(channels)
+    b = og.GraphBuilder()
+    x = b.input((2, 12, 9, 7))
+    w = b.constant(random.standard_normal((channels, 12, 1, 1)).astype(np.float32))
+    window = {"strides": (1, 1), "pads_begin": (0, 0), "pads_end": (0, 0), "dilations": (1, 1)}
+    scores = x.convolution(w, data_format="NCX", weights_format="OIX", **window)
+    b.output(getattr(scores, kind)(axis=1))
+    model = b.compile()
+    assert model.verify()
+    (read,) = model.specialization((x.shape,)).plan.steps[-1].inputs
+    assert tuple(read.get_strides()) == (channels * 63, 63, 7, 1)
+
+
 def test_products_read_transposed_tensors_by_their_strides():
     lt = transposed(lambda b, y: y @ np.ones((32, 8), "f"))
     assert tuple(lt.get_strides()) == (2048, 32, 128, 1)
