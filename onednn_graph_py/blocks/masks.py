@@ -90,8 +90,11 @@ def applied(
             mask = _additive_on_host(mask, scores.dtype, name=name)
         else:
             mask, chosen = None, mask
-    if causal:
-        mask = _with_table(mask, heads, causal, name)
+    if causal and isinstance(mask, Value):
+        mask = _sum(mask, heads, causal, name=name)
+    elif causal:
+        table = _causal_table(heads, causal)
+        mask = table if mask is None else mask + table
     # Whether a row of a mask to add masks all keys, or may do so if that is not known yet.
     rows: Array | bool = chosen is not None or isinstance(mask, Value)
     if mask is not None and not isinstance(mask, Value):
@@ -103,7 +106,8 @@ def applied(
             mask, factor = _shown(mask, heads, name=name)
         elif mask is not None and not isinstance(rows, bool):
             mask = np.where(rows, 0.0, mask)
-            factor = _known_factor(rows, heads, scores)
+            shown = np.where(rows, 0.0, 1.0) * np.ones(_width(rows.shape, heads))
+            factor = b.constant(shown, scores.dtype)
     if mask is not None:
         added = _addend(mask, heads, scores, name)
         scores = op(b, "Add", scores, added, dtype=scores.dtype, name=part(name, "masked"))
@@ -240,21 +244,7 @@ def _factor(rows: Value, heads: Heads, name: str | None) -> Value:
     return op(rows.builder, "Reorder", factor, name=part(name, "factor"))
 
 
-def _known_factor(masked: Array, heads: Heads, like: Value) -> Value:
-    width = _width(masked.shape, heads)
-    factor = np.where(masked, 0.0, 1.0) * np.ones(width)
-    return like.builder.constant(factor, like.dtype)
-
-
 # -- what is added
-
-
-def _with_table(mask: Mask | None, heads: Heads, causal: str, name: str | None) -> Mask:
-    """Return the sum of a mask and a causal one."""
-    if isinstance(mask, Value):
-        return _sum(mask, heads, causal, name=name)
-    table = _causal_table(heads, causal)
-    return table if mask is None else mask + table
 
 
 @once

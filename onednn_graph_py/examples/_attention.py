@@ -134,10 +134,6 @@ class GroupedHeads:
     def grouped_key(self) -> tuple[int, ...]:
         return (self.mb, self.kv_heads, 1, self.seq, self.head_size)
 
-    @property
-    def grouped_mask(self) -> tuple[int, ...]:
-        return (self.mb, 1, 1, 1, self.seq)
-
 
 def build(engine_kind: str, data_type: str, heads: GroupedHeads, reshaped: bool) -> GraphBuilder:
     between = scores_type(data_type)
@@ -151,7 +147,7 @@ def build(engine_kind: str, data_type: str, heads: GroupedHeads, reshaped: bool)
     query = grouped("query", heads.query, heads.grouped_query, data_type)
     key = grouped("key", heads.key, heads.grouped_key, data_type)
     value = grouped("value", heads.key, heads.grouped_key, data_type)
-    mask = grouped("mask", heads.mask, heads.grouped_mask, between)
+    mask = grouped("mask", heads.mask, (heads.mb, 1, 1, 1, heads.seq), between)
     scale = b.input((1,), between, name="scale")
     result = attended(query, key, value, scale, mask, data_type)
     if reshaped:

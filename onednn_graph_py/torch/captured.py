@@ -153,10 +153,6 @@ class _Entry:
         found = [i for i, (b, n) in enumerate(zip(before, now, strict=True)) if b != n]
         return found or range(len(weights))
 
-    def lies_at(self, weights: Sequence[torch.Tensor]) -> bool:
-        """Return whether the weights are where they were."""
-        return bool(self.state[1] == _state(weights)[1])
-
 
 class Captured:
     """A graph that torch captured: what Dynamo calls.
@@ -259,7 +255,8 @@ class Captured:
         """Let a program compute with what was written to its weights, if it can."""
         changed = entry.changed(weights)
         few = 2 * sum(weights[i].nbytes for i in changed) < sum(w.nbytes for w in weights)
-        if not entry.lies_at(weights) or (few and self._unused >= MOST_UNUSED):
+        moved = entry.state[1] != _state(weights)[1]
+        if moved or (few and self._unused >= MOST_UNUSED):
             return False
         if not entry.program.follows({self.placeholders[self.static[i]] for i in changed}):
             return False
@@ -276,7 +273,7 @@ class Captured:
             return
         for other in list(CAPTURED):
             fits = not other.any_shape and other.options == self.options and not other.relieved
-            if fits and ids_of(other) == set(ids):
+            if fits and set(itertools.chain(*list(other.programs))) == set(ids):
                 other.relieved = True
                 other.programs.clear()
 
@@ -342,11 +339,6 @@ class Captured:
     def living(self) -> list[Program]:
         """The programs that exist."""
         return [e.program for e in list(self.programs.values())]
-
-
-def ids_of(captured: Captured) -> set[int]:
-    """Return the ids of all weights for which a graph has programs."""
-    return {number for ids in list(captured.programs) for number in ids}
 
 
 def _picked(indices: Sequence[int]) -> Callable[[list[Any]], tuple[Any, ...]]:

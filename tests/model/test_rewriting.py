@@ -650,3 +650,44 @@ def test_unknown_dims_are_reduced_and_normalized_as_well():
     )
     np.testing.assert_allclose(made, (x - x.mean(-1, keepdims=True)) * 2, rtol=1e-5, atol=1e-6)
     assert "StaticTranspose" not in ops
+
+
+@pytest.mark.parametrize("open_dims", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, 2, 3, -2])
+def test_four_dims_are_joined_as_five(axis, open_dims):
+    """oneDNN joins four in another layout, into which it copies all of them."""
+    parts = []
+    for size in (4, 1, 6):
+        shape = [3, 5, 7, 2]
+        shape[axis] = size
+        parts.append(noise(*shape))
+    b = og.GraphBuilder()
+    values = [b.input((-1,) * 4 if open_dims else a.shape) for a in parts[:2]]
+    y = b.concat(*values, b.constant(parts[2]), axis=axis)
+    b.output(y=y, part=y[:, 1:])
+    model = b.compile()
+    wanted = np.concatenate(parts, axis)
+    made = model(*parts[:2])
+    np.testing.assert_array_equal(made[0], wanted)
+    np.testing.assert_array_equal(made[1], wanted[:, 1:])
+    out = np.empty_like(wanted), np.empty_like(wanted[:, 1:])
+    model(*parts[:2], out=out)
+    np.testing.assert_array_equal(out[0], wanted)
+    (join,) = (n for n in rewritten(PASSES[1], b, b.nodes) if n.kind == "Concat")
+    assert join.outputs[0].ndim == 5
+    steps = model.steps(*(a.shape for a in parts[:2]))
+    assert [s.ops for s in steps if s.implementation == "oneDNN"] == [("Concat",)]
+    assert sum(s.names == ("copy",) for s in steps) == 1  # of the part
+
+
+def test_four_dims_in_layouts_that_convolutions_choose_are_joined_as_they_are():
+    x, weights = noise(2, 16, 9, 7), noise(32, 16, 3, 3)
+    b = og.GraphBuilder()
+    window = {"strides": [1, 1], "pads_begin": [1, 1], "pads_end": [1, 1], "dilations": [1, 1]}
+    order = {"data_format": "NCX", "weights_format": "OIX"}
+    one = b.convolution(b.input(x.shape), b.constant(weights), **window, **order)
+    b.output(b.concat(one, one.relu(), axis=1))
+    (join,) = (n for n in rewritten(PASSES[1], b, b.nodes) if n.kind == "Concat")
+    assert join.outputs[0].ndim == 4
+    made = b.compile()(x)
+    np.testing.assert_array_equal(made[:, 32:], np.maximum(made[:, :32], 0))

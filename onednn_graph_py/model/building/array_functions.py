@@ -79,7 +79,9 @@ def called(name: str, *args: Any, **kwargs: Any) -> Any:
         result = host_step(row.name, args, kwargs) if result is None else result
         shares = row.becomes in _SHARING or kwargs.get("copy") is False
         if not shares and any(result is part for part in parts):
-            result = _copy(result)
+            # The value or the copy may be written to; `trace` drops most copies.
+            floats = result.dtype in FLOATS
+            result = b.op("Reorder", result) if floats else host_step("copy", (result,), {})
     except OneDNNError as e:
         raise reworded(e, f"np.{row.name} at {caller()}: {e}") from e
     except (ValueError, IndexError) as e:  # of NumPy
@@ -93,13 +95,6 @@ def called(name: str, *args: Any, **kwargs: Any) -> Any:
 
 # What rows become whose result NumPy lets share the memory of their argument; else it is another.
 _SHARING = ("the value itself", "a view", "views", "StaticReshape")
-
-
-def _copy(x: Value) -> Value:
-    """Copy a value, as the value or the copy may be written to; `trace` drops most copies."""
-    floats = x.dtype in FLOATS
-    result: Value = x.builder.op("Reorder", x) if floats else host_step("copy", (x,), {})
-    return result
 
 
 def _written(ops: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

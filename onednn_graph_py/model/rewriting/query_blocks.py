@@ -7,6 +7,7 @@ from ...ops.lookup import with_trait
 from ...safety.speed import query_blocks
 from ..building.value import Node, Value
 from .rule import Ops
+from .shapes import joined
 
 _BETWEEN = with_trait("epilogue") | {"SoftMax", "TypeCast"}
 _HIDES = ("Add", "SoftMax", "TypeCast")  # what may follow a mask, and hides the same keys
@@ -116,7 +117,7 @@ def in_query_blocks(ops: Ops, nodes: Sequence[Node], leaving: Collection[int]) -
         _block(ops, found, slice(first, end), slice(first_key, end_key))
         for first, end, first_key, end_key in blocks
     ]
-    axis = len(ops.shapes[found.result.outputs[0].id]) - 2
-    ops.add("Concat", parts, found.result.outputs, {"axis": axis})
+    result = found.result.outputs[0]
+    joined(ops, parts, len(ops.shapes[result.id]) - 2, result)
     ops.nodes += found.rest
     return True

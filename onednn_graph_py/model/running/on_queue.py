@@ -114,18 +114,14 @@ class _Context:
         return None  # the caller's
 
 
-class QueueExecutor:
-    """All steps of a compiled graph on a queue: ``executor(*inputs, out=None)``.
-
-    ``copied(what)`` is called before an array is copied; it raises if copies are forbidden.
-    """
+class _Arguments:
+    """Checks the arrays of a call, and makes tensors of them."""
 
     def __init__(
         self,
         name: str,
         plan: Plan,
         queue: ModelQueue,
-        constants: list[Any],
         convert_input: Convert,
         convert_output: Convert,
         copied: Callable[[str], None],
@@ -133,61 +129,12 @@ class QueueExecutor:
         self.name = name
         self.plan = plan
         self.queue = queue
-        self.constants = constants
-        self.steps = plan.running
-        self.arguments = [plan.arguments(step) for step in self.steps]
-        self.has_python_steps = any(s.compiled is None for s in self.steps)
-        self.calls = 0
-        self.seconds = 0.0
+        self.copied = copied
         self._convert_input = convert_input
         self._convert_output = convert_output
-        self._copied = copied
-        self._lock = threading.Lock()
-        self._contexts: list[_Context] = []
-        self._idle: list[_Context] = []
-        # oneDNN reorders constants in the first execution; later ones must wait for its end.
-        self._first: Event | None = None
 
-    @property
-    def contexts(self) -> int:
-        """The number of sets of intermediate memory in use."""
-        return len(self._contexts)
-
-    def nothing(self, lt: _core.logical_tensor) -> _core.tensor:
-        """Return a tensor without elements."""
-        return self.queue.tensor(lt, self.queue.allocate(1, "shared"), 0, 1)
-
-    # -- calls
-
-    def __call__(
-        self, *inputs: Any, out: Any = None, wait: bool = True, deps: Sequence[Any] | None = None
-    ) -> Any:
-        """Run the model; see `CompiledGraph`."""
-        call = self._check(inputs, out, wait)
-        event, stream = self._submit(call, deps)
-        if not wait:
-            outputs = call.result()
-            note_written(outputs if isinstance(outputs, tuple) else (outputs,), event)
-            return Submission(outputs, event)
-        self._finish(call, event, stream)
-        return call.result() if out is None else out
-
-    def bind(self, inputs: Sequence[Any], out: Any = None) -> QueueBound:
-        """Check arrays once; see `CompiledGraph.bind`."""
-        return QueueBound(self, self._check(inputs, out, True))
-
-    def _finish(self, call: _Call, event: Event, stream: _core.stream) -> None:
-        started = time.perf_counter()
-        event.wait()
-        for output in call.outputs:
-            if output.copied_to is not None:
-                output.copied_to[...] = sycl_interop.copy_to_host(output.tensor)
-        _core._sycl.let_go(stream)
-        self.seconds += time.perf_counter() - started
-
-    # -- arguments
-
-    def _check(self, inputs: Sequence[Any], out: Any, wait: bool) -> _Call:
+    def check(self, inputs: Sequence[Any], out: Any, wait: bool) -> _Call:
+        """Return the arguments of a call, or raise if they do not fit."""
         _core._sycl.require(self.name)
         if len(inputs) != len(self.plan.inputs):
             raise InvalidArgumentsError(
@@ -220,7 +167,7 @@ class QueueExecutor:
         array = self._convert_input(i, given)
         if self.queue.reads_host_memory:
             return _Input(_core.tensor(lt, self.queue.engine, array), array, None)
-        self._copied(f"{what} from the host to the device")
+        self.copied(f"{what} from the host to the device")
         return _Input(self.queue.tensor(lt, self.queue.upload(array)), array, None)
 
     def _usm_tensor(self, given: Any, lt: _core.logical_tensor, what: str) -> _core.tensor:
@@ -300,7 +247,7 @@ class QueueExecutor:
         if self.queue.reads_host_memory:
             tensor = _core.tensor(lt, self.queue.engine, array)
             return _Output(tensor, lambda: given)
-        self._copied(f"{what} from the device to the host")
+        self.copied(f"{what} from the device to the host")
         tensor = self.queue.tensor(lt, self.queue.allocate(lt.get_mem_size(), "device"))
         return _Output(tensor, lambda: given, array)
 
@@ -316,6 +263,76 @@ class QueueExecutor:
                         f"{self.name}: out {name!r} overlaps the memory of {other}"
                     )
             named.append((f"out {name!r}", one.tensor))
+
+
+class QueueExecutor:
+    """All steps of a compiled graph on a queue: ``executor(*inputs, out=None)``.
+
+    ``copied(what)`` is called before an array is copied; it raises if copies are forbidden.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        plan: Plan,
+        queue: ModelQueue,
+        constants: list[Any],
+        convert_input: Convert,
+        convert_output: Convert,
+        copied: Callable[[str], None],
+    ) -> None:
+        self.name = name
+        self.plan = plan
+        self.queue = queue
+        self.constants = constants
+        self.steps = plan.running
+        self.arguments = [plan.arguments(step) for step in self.steps]
+        self.has_python_steps = any(s.compiled is None for s in self.steps)
+        self.calls = 0
+        self.seconds = 0.0
+        self._checked = _Arguments(name, plan, queue, convert_input, convert_output, copied)
+        self._lock = threading.Lock()
+        self._contexts: list[_Context] = []
+        self._idle: list[_Context] = []
+        # oneDNN reorders constants in the first execution; later ones must wait for its end.
+        self._first: Event | None = None
+
+    @property
+    def contexts(self) -> int:
+        """The number of sets of intermediate memory in use."""
+        return len(self._contexts)
+
+    def nothing(self, lt: _core.logical_tensor) -> _core.tensor:
+        """Return a tensor without elements."""
+        return self.queue.tensor(lt, self.queue.allocate(1, "shared"), 0, 1)
+
+    # -- calls
+
+    def __call__(
+        self, *inputs: Any, out: Any = None, wait: bool = True, deps: Sequence[Any] | None = None
+    ) -> Any:
+        """Run the model; see `CompiledGraph`."""
+        call = self._checked.check(inputs, out, wait)
+        event, stream = self._submit(call, deps)
+        if not wait:
+            outputs = call.result()
+            note_written(outputs if isinstance(outputs, tuple) else (outputs,), event)
+            return Submission(outputs, event)
+        self._finish(call, event, stream)
+        return call.result() if out is None else out
+
+    def bind(self, inputs: Sequence[Any], out: Any = None) -> QueueBound:
+        """Check arrays once; see `CompiledGraph.bind`."""
+        return QueueBound(self, self._checked.check(inputs, out, True))
+
+    def _finish(self, call: _Call, event: Event, stream: _core.stream) -> None:
+        started = time.perf_counter()
+        event.wait()
+        for output in call.outputs:
+            if output.copied_to is not None:
+                output.copied_to[...] = sycl_interop.copy_to_host(output.tensor)
+        _core._sycl.let_go(stream)
+        self.seconds += time.perf_counter() - started
 
     # -- running
 
@@ -408,7 +425,7 @@ class QueueExecutor:
         def on_host(tensor: _core.tensor) -> npt.NDArray[Any]:
             if sycl_interop.usm_type(tensor) != "device":
                 return tensor.numpy()
-            self._copied("device memory that a step in NumPy uses")
+            self._checked.copied("device memory that a step in NumPy uses")
             return sycl_interop.copy_to_host(tensor)
 
         made = [on_host(one) for one in outputs]

@@ -95,11 +95,6 @@ def run_trial(document: GraphDocument, seed: int) -> Outcome:
     return _tried(document, seed, run=True)
 
 
-def trial_of(symptom: str) -> Any:
-    """Return the fastest trial that finds a symptom."""
-    return partition_trial if symptom in ("unsupported", "refused") else run_trial
-
-
 def _tried(document: GraphDocument, seed: int, *, run: bool) -> Outcome:
     try:
         return _Trial(document, seed).outcome(run=run)
@@ -269,7 +264,8 @@ class Shows:
         self.symptom = symptom
         self.seed = seed
         self.timeout = timeout
-        self._trial = trial if trial is not None else trial_of(symptom)
+        fastest = partition_trial if symptom in ("unsupported", "refused") else run_trial
+        self._trial = trial if trial is not None else fastest
         self._process = Isolated(*MODELS)
         self._wanted: str | None = None
 
