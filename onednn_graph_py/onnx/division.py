@@ -82,8 +82,6 @@ def share(found: Survey, left: Mapping[ir.Node, str]) -> float:
     return 1 - outside / everything if everything else 1.0
 
 
-_ON_HOST = {*HOSTED, "GatherND", "ScatterElements"}  # ops that are host steps, or islands
-
 MIN_OPS = 2
 """Connected nodes that are fewer than these are no region, unless one of them is worth it."""
 
@@ -131,7 +129,7 @@ def first_island(rest: Sequence[ir.Node], breaking: Sequence[ir.Node]) -> list[i
         return [made[v] for v in read_by(node) if v in made]
 
     def can(node: ir.Node) -> bool:
-        lowered = (node.domain, node.op_type) in LOWERINGS and node.op_type not in _ON_HOST
+        lowered = (node.domain, node.op_type) in LOWERINGS and node.op_type not in HOSTED
         return lowered and node not in breaking
 
     def worth(nodes: Sequence[ir.Node]) -> bool:

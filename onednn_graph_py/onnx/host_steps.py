@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -19,29 +18,13 @@ Padding = Mapping[int, Sequence[int]]  # before and behind each axis that is pad
 
 def elements(name: str, axis: int, data: Array, places: Array) -> Array:
     """Take an element along an axis, which is not negative, for each place."""
-    # Along other axes, indices may have fewer elements than the data.
-    kept = tuple(slice(None if d == axis else n) for d, n in enumerate(places.shape))
-    return np.take_along_axis(data[kept], _from_start(name, data.shape[axis], places), axis)
-
-
-def _from_start(name: str, size: int, places: Array) -> Array:
+    size = data.shape[axis]
     if places.size and not -size <= places.min() <= places.max() < size:
         raise InvalidIndexError(f"{name}: indices must be from {-size} to {size - 1}")
+    # Along other axes, indices may have fewer elements than the data.
+    kept = tuple(slice(None if d == axis else n) for d, n in enumerate(places.shape))
     wide = places.astype(np.int64, copy=False)
-    return np.where(wide < 0, wide + size, wide)
-
-
-def added(name: str, axis: int, places: Array, data: Array, more: Array) -> Array:
-    """Add numbers to a copy of `data`, each at its place along an axis."""
-    # Along dims that Expand made, all places are the same.
-    lean = places[tuple(slice(None if s else 1) for s in places.strides)]
-    at = [*np.ogrid[tuple(map(slice, places.shape))]]
-    at[axis] = _from_start(name, data.shape[axis], lean)
-    flat = sum(a * math.prod(data.shape[d + 1 :]) for d, a in enumerate(at))
-    made = np.array(data, order="C")
-    with np.errstate(all="ignore"):  # NumPy has a fast loop for one dim alone
-        np.add.at(made.reshape(-1), np.broadcast_to(flat, more.shape).reshape(-1), more.reshape(-1))
-    return made
+    return np.take_along_axis(data[kept], np.where(wide < 0, wide + size, wide), axis)
 
 
 def taken(name: str, axis: int, data: Array, places: Array) -> Array:
@@ -58,11 +41,9 @@ def taken_shape(dtype: str, axis: int, data: Shape, places: Shape) -> list[tuple
     return [((*data[:axis], *places, *data[axis + 1 :]), dtype)]
 
 
-def as_second(
-    dtype: str, axis: int, first: Shape, second: Shape, *more: Shape
-) -> list[tuple[Shape, str]]:
-    """Return the dims and the data type of what `elements` takes and `added` adds to."""
-    return [(second, dtype)]
+def as_places(dtype: str, axis: int, data: Shape, places: Shape) -> list[tuple[Shape, str]]:
+    """Return the dims and the data type of what `elements` takes."""
+    return [(places, dtype)]
 
 
 def seen_keys(

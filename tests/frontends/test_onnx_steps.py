@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 
 import onednn_graph_py as og
-from onednn_graph_py.base.errors import InvalidIndexError
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 front = pytest.importorskip("onednn_graph_py.onnx")
-steps = pytest.importorskip("onednn_graph_py.onnx.host_steps")
 parser = pytest.importorskip("onnx.parser")
 
 ROWS, WIDE = 7, 12
@@ -58,15 +56,6 @@ BODIES = {
         for attributes in (
             "axis = 0, keepdims = 1", "axis = -1, keepdims = 0",
             "axis = 1",
-        )
-    },
-    **{
-        name: f"""k = ArgMax <axis = 1> (h) n = Shape (h) e = Expand (k, n)
-            t = Transpose <perm = [1, 0]> (h) m = MatMul (t, h) q = {step} y = Relu (q)"""
-        for name, step in (
-            ("ScatterElements of rows", 'ScatterElements <reduction = "add"> (m, e, h)'),
-            ("ScatterElements", 'ScatterElements <axis = -1, reduction = "add"> (h, e, h)'),
-            ("GatherND of rows", "GatherND (m, k)"),
         )
     },
 }  # fmt: skip
@@ -170,23 +159,6 @@ def test_what_is_not_lowered_is_an_island(name):
     (program,) = loaded.report().programs
     assert [left.op for left in program.left][:1] == [name]
     assert program.islands
-
-
-@pytest.mark.parametrize("axis", [0, 1, 2])
-def test_numbers_are_added_at_places_from_both_ends(axis):
-    random = np.random.default_rng(axis)
-    data, more = (random.integers(-9, 9, s).astype(np.float32) for s in ((5, 6, 7), (4, 3, 2)))
-    more[0, 0, 0] = np.nan
-    places = random.integers(-data.shape[axis], data.shape[axis], more.shape)
-    at = [*np.indices(more.shape)]
-    at[axis] = places
-    wanted = data.copy()
-    np.add.at(wanted, tuple(at), more)
-    made = steps.added("it", axis, places, data.T.copy().T, more)
-    np.testing.assert_array_equal(made, wanted)
-    places[1, 2, 0] = data.shape[axis]
-    with pytest.raises(InvalidIndexError, match=f"it: indices must be from -{data.shape[axis]}"):
-        steps.added("it", axis, places, data, more)
 
 
 def test_host_steps_are_no_arithmetic_of_oneDNN_and_cause_no_part():

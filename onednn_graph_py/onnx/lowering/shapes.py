@@ -10,18 +10,16 @@ import numpy.typing as npt
 from ...frontends.recipes import expanded, transposed
 from ...model.building.host_functions import host_step
 from ...model.building.value import Value
-from .. import host_steps as steps
+from ..host_steps import as_places, elements, padded, padded_shape, taken, taken_shape
 from .table import FLOATS, Call, NotLowered, lowers
 
 
 def looked_up(call: Call) -> Value:
     """Take slices of input 0 at the places that input 1 has, which a call determines."""
-    return _step(call, steps.taken, steps.taken_shape)
+    return _step(call, taken, taken_shape)
 
 
-def _step(
-    call: Call, take: Callable[..., Any], shape: Callable[..., Any], *operands: Value
-) -> Value:
+def _step(call: Call, take: Callable[..., Any], shape: Callable[..., Any]) -> Value:
     rank = len(call.dims(0))
     if not rank:
         raise NotLowered("the tensor has no dims")
@@ -30,7 +28,8 @@ def _step(
     axis = call.attribute("axis", 0) % rank
     made: Value = call.b.call(
         partial(take, call.node.name or call.node.op_type, axis),
-        *(operands or (call.value(0), call.value(1))),
+        call.value(0),
+        call.value(1),
         outputs=partial(shape, call.dtype(0), axis),
     )
     return made
@@ -38,22 +37,7 @@ def _step(
 
 @lowers("GatherElements")
 def _gather_elements(call: Call) -> Value:
-    return _step(call, steps.elements, steps.as_second)
-
-
-@lowers("GatherND")
-def _gather_nd(call: Call) -> Value:
-    if call.attribute("batch_dims", 0) or call.dims(1)[-1:] != (1,):
-        raise NotLowered("its indices are of more than one axis: onnxruntime is faster")
-    places = reshaped(call, call.value(1), call.dims(1)[:-1])
-    return _step(call, steps.taken, steps.taken_shape, call.value(0), places)
-
-
-@lowers("ScatterElements")
-def _scatter_elements(call: Call) -> Value:
-    if call.attribute("reduction", "none") != "add" or call.dtype(0) != "f32":
-        raise NotLowered("it does not add f32: onnxruntime is faster")
-    return _step(call, steps.added, steps.as_second, call.value(1), call.value(0), call.value(2))
+    return _step(call, elements, as_places)
 
 
 Array = npt.NDArray[Any]
@@ -264,8 +248,8 @@ def _pad(call: Call) -> Value:
     if mode != "constant" or x.dtype not in FLOATS or any(open_ - {a} for a in wide):
         if mode not in ("constant", "reflect", "edge", "wrap") or min(pads) < 0:
             raise NotLowered(f"its mode is {mode}, or a padding negative")
-        outputs = partial(steps.padded_shape, wide, x.dtype)
-        step: Value = call.b.call(partial(steps.padded, wide, mode, number), x, outputs=outputs)
+        outputs = partial(padded_shape, wide, x.dtype)
+        step: Value = call.b.call(partial(padded, wide, mode, number), x, outputs=outputs)
         return step
     call.need_float(x)
     for axis, (before, after) in wide.items():
