@@ -169,7 +169,7 @@ MOVED: dict[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
     "Split": (_split, {"axis": 0}),
     "Tile": (np.tile, {}),
 }
-"""What moves elements by numbers that follow from sizes, with its attributes."""
+"""Functions that move elements by numbers that follow from sizes, with their attributes."""
 
 
 @lru_cache

@@ -351,7 +351,7 @@ def attention_on_strided_inputs(group: Group, op: Op, conditions: Conditions) ->
 @defect(
     "oneDNN computes attention in five dims as if batches of strided inputs lay without gaps",
     Needs(_MATMUL, fused=True, strided=True, rank=5, beside=_SOFTMAX),
-    Where(until=(3, 8), has=("avx512",)),
+    Where(until=(3, 8), has=("avx2",)),
 )
 def scattered_batches_of_attention(group: Group, op: Op, conditions: Conditions) -> Answer:
     """Find inputs whose first three dims are not one dim in memory."""

@@ -1012,15 +1012,16 @@ ROWS = {
     ),
     "scattered_batches_of_attention": Row(
         (
-            attention_of_five_dims((1, 3, 2), (1, 3, 1), queries=(672, 112, 336, 16, 1)),
-            attention_of_five_dims((2, 3, 2), (2, 3, 2), strides=(1728, 432, 144, 16, 1)),
+            attention_of_five_dims(
+                (1, 3, 2), (1, 3, 1), (1, 3, 2, 7, 9), queries=(672, 112, 336, 16, 1)
+            ),
         ),
         (
             attention_of_five_dims((1, 3, 2), (1, 3, 1), queries=(672, 224, 112, 16, 1)),
             attention_of_five_dims((1, 3, 2), (1, 3, 1), queries=(768, 256, 128, 16, 1)),
         ),
-        where=(before(AVX512), before(AMX)),
-        elsewhere=(OLD, NEW, AVX512, AMX),
+        where=(OLD, before(AVX512), before(AMX)),
+        elsewhere=(OLD._replace(isa="avx"), NEW, AVX512, AMX),
     ),
     "attention_condition_of_strided": Row(
         (unscaled_attention((1, 1, 16, 16), (256, 256, 1, 16)),),

@@ -591,6 +591,16 @@ def test_operands_that_broadcast_along_unknown_dims(op, part):
             assert ("StaticTranspose" in kinds) == moved
 
 
+@pytest.mark.parametrize("part", ["3517", "517", "311"])
+def test_comparisons_that_broadcast_along_unknown_dims_make_booleans(part):
+    y = drawn(*(int(d) for d in part))
+    x = drawn(3, 4, 7) if part == "311" else drawn(3, 5, 4, 7)
+    b = og.GraphBuilder()
+    one, other = (b.input([-1 if d in (3, 4) else d for d in a.shape]) for a in (x, y))
+    b.output(one >= other)
+    np.testing.assert_array_equal(b.compile()(x, y), x >= y)
+
+
 @pytest.mark.parametrize("op", BINARY)
 @pytest.mark.parametrize(
     "shapes", [((3, 5, 1), (3, 1, 9)), ((1, 1, 6), (2, 5, 1)), ((4, 1), (6,)), ((2, 1, 3), (7, 3))]

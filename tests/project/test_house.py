@@ -360,3 +360,16 @@ def test_the_table_of_the_layout_names_each_layer_in_order():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     named = re.findall(r"^\| `([a-z_]+)/` \|", text, re.MULTILINE)
     assert [n for n in named if n in LAYERS] == [x for x in LAYERS if (ROOT / PACKAGE / x).is_dir()]
+
+
+def test_docstrings_name_their_thing():
+    """Strings that stand alone: docstrings of modules, classes and functions, and of names."""
+    found = [
+        f"{module}: {node.value.value[:60]!r}"
+        for module in files()
+        for node in nodes(module)
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and re.match(r"\s*(What|How)\b", str(node.value.value))
+    ]
+    assert found == []

@@ -16,6 +16,7 @@ from wrong_cases import (
     PER_TENSOR,
     ROWS,
     attention_gradients,
+    attention_of_five_dims,
     before,
     group,
     int8_product,
@@ -104,6 +105,11 @@ def test_a_strided_operand_of_the_whole_shape_is_met_if_one_dim_is_wide():
     assert row.find(group(build((1, 8), (16, 2))), OLD)
     assert row.find(group(build((1, 8), (8, 1))), OLD) is None
     assert row.find(group(build((3, 8), (16, 2))), OLD) is None
+
+
+def test_strided_values_in_five_dims_are_met_as_queries_are():
+    build = attention_of_five_dims((2, 3, 2), (2, 3, 2), strides=(1728, 432, 144, 16, 1))
+    assert DEFECTS["scattered_batches_of_attention"].find(group(build), before(AVX512))
 
 
 def test_an_operand_with_gaps_behind_a_norm_of_each_channel_is_read_where_it_lies():

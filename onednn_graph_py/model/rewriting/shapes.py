@@ -84,13 +84,14 @@ def _without_slow_broadcasts(ops: Ops, node: Node) -> bool:
     if not ops.nodes and fusible and is_behind(ops, full, _BEFORE):
         return False
     dims = _without_kernel(sides[narrow], result)
-    if any(result[d] == -1 for d in dims) and (narrow or node.kind in _SYMMETRIC):
+    moves = node.outputs[0].dtype in FLOATS and (narrow or node.kind in _SYMMETRIC)
+    if moves and any(result[d] == -1 for d in dims):
         # Unknown dims can't be repeated. Before all others, they need not be.
         order = [*sorted(sides[narrow]), *(d for d in range(len(result)) if d not in sides[narrow])]
         bare = len(result) - len(ops.shapes[operands[narrow].id])
         index = [0 if d in sides[narrow] else slice(None) for d in range(bare, len(result))]
         moved = ops.op("StaticTranspose", full, order=order)
-        made = ops.op(node.kind, moved, ops.view(operands[narrow], tuple(index)))
+        made = ops.again(node, moved, ops.view(operands[narrow], tuple(index)))
         ops.op("StaticTranspose", made, order=[order.index(i) for i in range(len(order))])
         return True
     part = _widened(ops, operands[narrow], result, dims)
