@@ -54,6 +54,16 @@ class TopK(TopK_11):  # type: ignore[misc]
         return made
 
 
+class LpNormalization(OpRun):  # type: ignore[misc]
+    """Onnx 1.23 adds elements with their signs for p = 1."""
+
+    op_domain = ""
+
+    def _run(self, x: Array, axis: int = -1, p: int = 2) -> tuple[Array]:
+        norm = np.linalg.norm(x.astype(np.float64), p, axis, keepdims=True)
+        return (np.where(norm == 0, 0, x / norm).astype(x.dtype),)
+
+
 def _flattening(kind: type[OpRun]) -> type[OpRun]:
     """Return an op's class that knows the opsets before 13.
 
@@ -76,6 +86,7 @@ def _flattening(kind: type[OpRun]) -> type[OpRun]:
 
 CORRECTED: dict[str, type[Any]] = {
     "GatherElements": GatherElements,
+    "LpNormalization": LpNormalization,
     "Tile": Tile,
     "TopK": TopK,
     **{k.__name__: _flattening(k) for k in (Softmax, LogSoftmax, Hardmax)},

@@ -358,6 +358,19 @@ def test_lookups_by_views_of_indices():
     check(model, [np.array([[0, 7, -1], [3, 2, 5]])], [np.array([[4]])])
 
 
+@pytest.mark.parametrize("power", [1, 2])
+def test_norms_of_negative_elements_in_the_reference(power):
+    model = model_of(
+        f"g (float[N, 7] x) => (float[N, 7] y) {{ y = LpNormalization <axis=1, p={power}> (x) }}"
+    )
+    x = floats(3, 7)
+    x[1] = 0
+    norm = np.linalg.norm(x, power, 1, keepdims=True)
+    wanted = x / np.where(norm == 0, 1, norm)
+    made = front.load(model, fallback="reference", islands="fewest")(x)
+    np.testing.assert_allclose(made, wanted, rtol=1e-6)
+
+
 def test_elements_by_numbers_of_a_call():
     model = model_of(
         """g (float[N, 8] x, int64[M, S] i) => (float[M, S] y) {
