@@ -207,10 +207,7 @@ def verified(
     rtol: float,
     atol: float,
 ) -> Verification:
-    """Run a model in onnxruntime, or in onnx's reference without it, and compare.
-
-    `rtol` is relative to an output's largest number.
-    """
+    """Compare with onnxruntime, or onnx's reference; `rtol` is of an output's largest number."""
     island = Island(island_model(model), "the model", Options())
     made = island.named({n: a for n, a in inputs.items() if n in island.names})
     checks = [
@@ -221,10 +218,7 @@ def verified(
 
 
 def rounding_of(results: Sequence[Any], nodes: int) -> float:
-    """Return how far results of 16 bits may be off, relative to the largest, if each node rounds.
-
-    The roundings of so many nodes add up at random.
-    """
+    """Return how far results of 16 bits may be off, of the largest, if nodes round at random."""
     types = {getattr(r, "dtype", None) for r in results}
     units = [unit for name, unit in _UNITS.items() if NUMPY[name] in types]
     return 2 * max(units, default=0.0) * float(nodes**0.5)
