@@ -13,11 +13,10 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
-from typing import Any
 
 from .forks import Answer
 from .messages import die_with_parent, serve
@@ -38,7 +37,6 @@ def _called(
     try:
         for name in modules:
             import_module(name)
-        function, arguments = pickle.loads(packed)
         reading, writing = Pipe(duplex=False)
         parent = os.getpid()
         pid = os.fork()
@@ -48,7 +46,7 @@ def _called(
         die_with_parent()
         if os.getppid() != parent:  # it has ended already
             os._exit(1)
-        _child(writing, function, arguments)
+        _child(writing, packed)
     writing.close()
     # The caller sends nothing before it has the answer, so the connection is ready only if closed.
     ready = wait([reading, descriptor], timeout)
@@ -67,14 +65,18 @@ def _called(
     return answer if answer is not None and status == 0 else ("ended", status)
 
 
-def _child(writing: Connection, function: Callable[..., Any], arguments: Any) -> None:
-    """Make the call, send its result or error, and exit without any clean-up."""
+def _child(writing: Connection, packed: bytes) -> None:
+    """Make the call, send its result or error, and exit without any clean-up.
+
+    Arguments are unpickled here, as that may import, call oneDNN, crash or hang.
+    """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.dup2(silent, 2)
     answer: Answer
     try:
+        function, arguments = pickle.loads(packed)
         answer = "returned", function(*arguments)
     except BaseException:
         answer = "raised", traceback.format_exc()

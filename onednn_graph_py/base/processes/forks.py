@@ -85,7 +85,8 @@ class Isolated:
         answer: Answer
         try:
             self._check_interrupted()
-            answer = process.ask((import_path(module), self._modules, packed, timeout))
+            modules = (*self._modules, module)
+            answer = process.ask((import_path(module), modules, packed, timeout))
         except NoAnswer as e:
             answer = "ended", e.status
             self.close()
