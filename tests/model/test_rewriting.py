@@ -701,3 +701,20 @@ def test_four_dims_in_layouts_that_convolutions_choose_are_joined_as_they_are():
     assert join.outputs[0].ndim == 4
     made = b.compile()(x)
     np.testing.assert_array_equal(made[:, 32:], np.maximum(made[:, :32], 0))
+
+
+@pytest.mark.parametrize(("axis", "transposed"), [(-1, True), (2, True), (-2, False), (3, False)])
+def test_shares_that_are_turned_are_no_attention(axis, transposed):
+    """With two heads a thread or more, oneDNN divided by zero, or shared along the last dim."""
+    q, k, v = noise(2, 3, 12, 16), noise(2, 3, 20, 16), noise(2, 3, 12 if transposed else 20, 16)
+    b = og.GraphBuilder()
+    values = [b.input(a.shape) for a in (q, k, v)]
+    shares = values[0].matmul(values[1], transpose_b=True).softmax(axis=axis)
+    b.output(shares.matmul(values[2], transpose_a=transposed))
+    model = b.compile(threads=1)
+    assert ("StaticTranspose" in kinds(model)) == (transposed or axis != 3)
+    exact = q.astype(np.float64) @ k.astype(np.float64).swapaxes(-1, -2)
+    exact = np.exp(exact - exact.max(axis, keepdims=True))
+    exact /= exact.sum(axis, keepdims=True)
+    exact = (exact.swapaxes(-1, -2) if transposed else exact) @ v
+    np.testing.assert_allclose(model(q, k, v), exact, rtol=1e-4, atol=1e-5)

@@ -8,6 +8,7 @@ from ..building.value import Node, Value, row_major
 from .products import is_behind_a_product
 from .rule import Ops, Rule, number_of
 
+_BEHIND_SHARES = ("TypeCast", "Quantize", "Dequantize", "Dropout")
 # Products of more factors than these round too often.
 _MOST_FACTORS = 8
 
@@ -109,11 +110,32 @@ def _with_its_dims_kept(ops: Ops, node: Node) -> bool:
     return True
 
 
+def _with_turned_weights(ops: Ops, node: Node) -> bool:
+    """Let a product of transposed shares, or of shares over another dim than the last, be its own.
+
+    Behind a product oneDNN takes it for attention. Its kernel that computes one head after another
+    divides by zero for the former, and is wrong for the latter (3.7.2, 3.13.1).
+    """
+    x, *rest = node.inputs
+    maker, rank = ops.maker(x), len(ops.shapes[x.id])
+    while maker is not None and maker.kind in _BEHIND_SHARES:
+        maker = ops.maker(maker.inputs[0])
+    if maker is None or maker.kind != "SoftMax" or rank < 3:
+        return False
+    transposed = bool(node.attr("transpose_a"))
+    if not transposed and maker.attr("axis") in (-1, rank - 1):
+        return False
+    turned = ops.op("StaticTranspose", x, order=[*range(rank - 2), rank - 1, rank - 2])
+    ops.same((turned, *rest), transpose_a=not transposed)
+    return True
+
+
 AS_PRODUCTS: Rule = Rule("as products", ("Pow",), _as_products)
 
 EARLY = (
     Rule("with one scale", {"Dequantize", "Quantize"}, _with_one_scale),
     AS_PRODUCTS,
     Rule("with operands of one shape", ("Select",), _with_one_shape),
+    Rule("with turned weights", ("MatMul",), _with_turned_weights),
     Rule("with its dims kept", ("Slice",), _with_its_dims_kept),
 )
