@@ -296,11 +296,7 @@ class Program:
         return replace(found, tensors={**found.tensors, **own})
 
     def wiring(self, found: Survey, index: int) -> Wiring:
-        """Return what runs the program for a set of dims of a survey.
-
-        The model or island alone does if it has just the section's inputs and outputs. It raises
-        NotGeneral if the program, which is general, can't be compiled for these dims.
-        """
+        """Return what runs a set of dims of a survey; NotGeneral if it can't be compiled for it."""
         found = self.seen(found)
         reads: Sequence[ir.Value] = ()
         places: dict[ir.Value, int] = {}

@@ -58,11 +58,7 @@ class Entry:
 
 
 class Programs:
-    """The programs of a section; several threads may ask for them.
-
-    `unknown` is which dims of the inputs the model leaves open; None if it does not even say how
-    many.
-    """
+    """The programs of a section, for threads; `unknown`: which dims are open, None if all."""
 
     def __init__(
         self,
@@ -123,10 +119,7 @@ class Programs:
         return None if found is None else found.direct
 
     def entry(self, shapes: tuple[Shape, ...], arrays: Sequence[Any] | None = None) -> Entry:
-        """Return what runs inputs of these shapes; it is made if need be.
-
-        With arrays, it is timed beside its rival, if nobody did that yet.
-        """
+        """Return what runs inputs of these shapes, made and, with arrays, timed if need be."""
         found = self._entries.get(shapes)
         if found is not None:
             return found

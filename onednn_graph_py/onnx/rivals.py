@@ -34,8 +34,7 @@ from .tensors import NUMPY, Shape, dtype_of
 WAY = "onnxruntime"
 REGIONS = "regions"  # the way in which onnxruntime runs some of the regions
 SECONDS = 3.0
-"""Seconds for which a model's calls are timed, for all of its sizes, unless compiling for a size
-takes longer: then that long."""
+"""Seconds for which calls are timed, for all sizes, or as long as compiling for one takes."""
 
 _CALLS = 8  # calls that a comparison makes at least, of both sides
 _LONG, _SHORT = 0.2, 0.05  # seconds of a comparison of short calls, of a model and a region
@@ -43,10 +42,7 @@ _SMALL = 64  # elements of a weight up to which its numbers may decide what runs
 
 
 class Rival:
-    """onnxruntime's session of a model's file, against which programs are timed.
-
-    What was measured is kept as `pace` keeps it: for the model's nodes, not for its weights.
-    """
+    """onnxruntime's session of a model's file; its paces are kept for nodes, not for weights."""
 
     def __init__(self, model: ir.Model, section: Section, options: Options) -> None:
         self._model = model
