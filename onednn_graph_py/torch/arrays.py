@@ -61,6 +61,10 @@ class Sample:
             "version": 3,
         }
         self._memory = np.asarray(SimpleNamespace(__array_interface__=whole))
+        self.renew()
+
+    def renew(self) -> None:
+        """Take the words as they are now; the tensors must still lie there."""
         self._was = self._now()
 
     def _now(self) -> bytes:
