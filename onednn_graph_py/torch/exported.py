@@ -282,7 +282,9 @@ class _Tracer:
         function: Any = NUMBERS.get(node.target, node.target)
         if is_tensor(node) and name in HOST and not node.meta["val"].ndim and not node.kwargs:
             function = partial(call, name)
-        elif node.kwargs or getattr(function, "__module__", "") not in NUMERIC:
+        elif node.kwargs or not {"_operator", "math", "builtins"}.intersection(
+            [getattr(function, "__module__", "")]
+        ):
             raise NotLowered(f"it reads a number that {name} gives")
         return Size(function, tuple(args))
 
@@ -315,9 +317,6 @@ NUMBERS: dict[Any, Any] = {
     torch.sym_min: min,
 }
 """Python's functions in place of torch's."""
-
-NUMERIC = ("_operator", "math", "builtins")
-"""Modules whose functions compute with numbers."""
 
 
 def _dtype(tensor: torch.Tensor) -> str:

@@ -51,7 +51,6 @@ def follows(model: CompiledGraph, written: Sequence[tuple[Value, Array]]) -> boo
         if value.data is None:
             return False
     memory = [v.data for v in model.builder.constants if v.data is not None]
-    spans = [(place := a.ctypes.data, place + a.nbytes) for a in memory]
     kept = set(map(id, memory))
     copies = [(v.data, e) for v, e in written if v.data is not None and not _same(v.data, e)]
     for shapes in model.sizes:
@@ -61,8 +60,7 @@ def follows(model: CompiledGraph, written: Sequence[tuple[Value, Array]]) -> boo
             array = plan.constants[slot.at] if slot.where == "constant" else None
             if array is None or id(array) in kept:
                 continue
-            place = array.ctypes.data
-            if any(start <= place < end for start, end in spans):
+            if any(0 <= array.ctypes.data - a.ctypes.data < a.nbytes for a in memory):
                 continue
             if id_ in casts:
                 copies.append((array, casts[id_]))
