@@ -141,7 +141,7 @@ class _Entry:
     def is_for(self, weights: Sequence[torch.Tensor]) -> None:
         """Be right for the weights as they are, where they were."""
         self.state = _state(weights)
-        self.sample.renew()
+        self.sample.was = self.sample.now()
         self.used = False  # again, after the call that made it
 
     def fits(self, weights: Sequence[torch.Tensor]) -> bool:
