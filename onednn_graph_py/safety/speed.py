@@ -239,8 +239,7 @@ def row_by_large_matrix(group: Group, op: Op, conditions: Conditions) -> Answer:
 
 
 _PAGE = 1024  # the f32 of 4 KiB: numbers so far apart share sets of the first cache
-_MOST_PAGES = 4
-_WINDOWS, _OUTPUTS = 48, 128
+_MOST_PAGES, _WINDOWS, _OUTPUTS = 4, 48, 128
 
 
 def channel_parts(channels: int, stride: int) -> int:

@@ -61,15 +61,16 @@ class Sample:
             "version": 3,
         }
         self._memory = np.asarray(SimpleNamespace(__array_interface__=whole))
-        self._was = self._now()
+        self.was = self.now()
 
-    def _now(self) -> bytes:
+    def now(self) -> bytes:
+        """Return the words; the tensors must still lie there."""
         now: bytes = self._memory.take(self._places).tobytes()
         return now
 
     def is_same(self) -> bool:
         """Return whether the words are what they were; the tensors must still lie there."""
-        return self._now() == self._was
+        return self.now() == self.was
 
 
 def _words(tensor: torch.Tensor, count: int) -> Words:

@@ -135,12 +135,13 @@ class _Entry:
 
     def __init__(self, weights: Sequence[torch.Tensor]) -> None:
         self.program: Program
+        self.sample = Sample(weights)
         self.is_for(weights)
 
     def is_for(self, weights: Sequence[torch.Tensor]) -> None:
-        """Be right for the weights as they are."""
+        """Be right for the weights as they are, where they were."""
         self.state = _state(weights)
-        self.sample = Sample(weights)
+        self.sample.was = self.sample.now()
         self.used = False  # again, after the call that made it
 
     def fits(self, weights: Sequence[torch.Tensor]) -> bool:

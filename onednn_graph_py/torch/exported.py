@@ -280,9 +280,10 @@ class _Tracer:
         if name in ("_local_scalar_dense", "scalar_tensor"):
             return args[0]
         function: Any = NUMBERS.get(node.target, node.target)
+        module = getattr(function, "__module__", "")
         if is_tensor(node) and name in HOST and not node.meta["val"].ndim and not node.kwargs:
             function = partial(call, name)
-        elif node.kwargs or getattr(function, "__module__", "") not in NUMERIC:
+        elif node.kwargs or module not in ("_operator", "math", "builtins"):
             raise NotLowered(f"it reads a number that {name} gives")
         return Size(function, tuple(args))
 
@@ -315,9 +316,6 @@ NUMBERS: dict[Any, Any] = {
     torch.sym_min: min,
 }
 """Python's functions in place of torch's."""
-
-NUMERIC = ("_operator", "math", "builtins")
-"""Modules whose functions compute with numbers."""
 
 
 def _dtype(tensor: torch.Tensor) -> str:

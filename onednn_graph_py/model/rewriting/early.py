@@ -111,11 +111,7 @@ def _with_its_dims_kept(ops: Ops, node: Node) -> bool:
 
 
 def _with_turned_weights(ops: Ops, node: Node) -> bool:
-    """Let a product of transposed shares, or of shares over another dim than the last, be its own.
-
-    Behind a product oneDNN takes it for attention. Its kernel that computes one head after another
-    divides by zero for the former, and is wrong for the latter (3.7.2, 3.13.1).
-    """
+    """Let turned shares be no attention: by heads oneDNN crashes, or is wrong (3.7.2, 3.13.1)."""
     x, *rest = node.inputs
     maker, rank = ops.maker(x), len(ops.shapes[x.id])
     while maker is not None and maker.kind in _BEHIND_SHARES:

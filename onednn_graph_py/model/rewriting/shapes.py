@@ -138,10 +138,7 @@ def _over_last_dims(ops: Ops, node: Node) -> bool:
 
 
 def joined(ops: Ops, parts: Sequence[Value], axis: int, result: Value) -> None:
-    """Join values along a dim. For four dims oneDNN moves the second last in all versions.
-
-    So it copies a cache of 1 MiB in 125 us, with a dim more in 29.
-    """
+    """Join values along a dim: of five dims oneDNN copies them 4 times as fast as of four."""
     made = ops.value((1, *ops.shapes[result.id]), result.dtype)
     ops.add("Concat", [ops.view(v, None) for v in parts], (made,), {"axis": axis + 1})
     ops.view(made, 0, result)

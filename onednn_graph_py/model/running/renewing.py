@@ -29,7 +29,7 @@ def follows(model: CompiledGraph, written: Sequence[tuple[Value, Array]]) -> boo
 
     - `written`: constants with their elements: in the same memory, or to be copied there
     """
-    if model.stats().evictions:
+    if model._counters.evictions:
         return False  # somebody may still run a set of shapes that was dropped
     stale = {v.id for v, _ in written}
     read: set[int] = set()
