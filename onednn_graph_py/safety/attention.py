@@ -385,6 +385,14 @@ def strided_keys_of_grouped_queries(group: Group, op: Op, conditions: Conditions
     return keys and shape[0] == 1 < shape[1] and source.strides[1] != shape[-1]
 
 
+@defect("attention by heads that turns the shares", _ONCE, effect=CRASH, remedy=SPLIT)
+def attention_of_turned_shares(group: Group, op: Op, conditions: Conditions) -> Answer:
+    """Find a second product with transpose_a, for which oneDNN divides by zero."""
+    products = [o for o in group.ops if o.kind == "MatMul" and group.follows(o, _SOFTMAX)]
+    turned = attention(group) and any(o.attr("transpose_a") for o in products)
+    return turned and Hit("attention whose second product transposes its first input")
+
+
 @defect(
     "oneDNN leaves elements of attention unwritten if values are wider than keys",
     _ONCE,

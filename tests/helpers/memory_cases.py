@@ -69,6 +69,12 @@ def attention(query, key, value, between=None, keys_transposed=True):
     )
 
 
+def turned_shares():
+    made = attention(*HEADS)
+    made.ops[-1].attrs["transpose_a"] = True
+    return made
+
+
 def normalized_convolution(read):
     """A convolution, normalized, plus its own result or another tensor."""
     source, weights, made, normalized, total = (t(i, (2, 4, 4, 4)) for i in range(5))
@@ -436,6 +442,11 @@ ROWS = {
     "attention_mask_and_select": Row(
         attention(*HEADS, chosen((4, 4, 16, 16), "Add")),
         attention(*HEADS, chosen((4, 4, 16, 16))),
+    ),
+    "attention_of_turned_shares": Row(
+        turned_shares(),
+        attention(*HEADS),
+        known="A program that compiles it ends by SIGFPE, with 3.7.2 and 3.13.1.",
     ),
     "attention_select_behind_mask": Row(
         attention(*HEADS, chosen((4, 4, 16, 16), "Add", (4, 4, 16, 16))),
