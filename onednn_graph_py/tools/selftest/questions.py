@@ -37,11 +37,11 @@ _SAMPLES = (1, 4, 64)
 
 An error turns a sign in every second sample, or in none of four, once in 16 such graphs.
 """
-_CUBES = {"GELU", "GELUBackward", "MishBackward"}
+_CUBES = {"GELU", "GELUBackward", "GroupNorm", "LayerNorm", "MishBackward"}
 _ORDERING = with_trait("quantizes") | {
     *("AbsBackward", "Clamp", "Maximum", "MaxPool", "Minimum", "ReduceMax", "ReduceMin", "ReLU")
 }
-_HUGE = 1e12  # oneDNN cubes what these ops read: beyond it their results say nothing
+_HUGE = 1e12  # oneDNN cubes or squares what these read: beyond it their results say nothing
 _PERTURB = -6  # M_PERTURB of glibc's malloc.h
 _CHEAP = 2e-3  # seconds; models that take longer are not timed
 _THREAD = ThreadPoolExecutor(1)  # starts its thread when it is first used
