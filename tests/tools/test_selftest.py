@@ -138,7 +138,7 @@ def test_an_injected_wrong_result_is_found_and_reduced():
         progress=seen.append,
     )
     found = report.findings[0]
-    assert seen and found.told == "Tanh"
+    assert seen and found.summary == "Tanh"
     (op,) = serialization.parse(json.loads(found.graph)).graph
     assert op.kind == "Tanh" and op.inputs[0].shape == (1, 1)
     assert "wrong: wrong_tanh 0: Tanh" in str(report)
@@ -150,7 +150,7 @@ def test_what_its_file_does_not_show_is_told_so():
     tanh = named(selftest_families.wrong_tanh)
     report = search(tanh, seconds=3600.0, most=1)
     reduce_findings(report.findings, tanh, 60.0)
-    assert report.findings[0].told == "its file alone does not show it: passed"
+    assert report.findings[0].summary == "its file alone does not show it: passed"
 
 
 # -- the command
