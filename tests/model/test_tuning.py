@@ -125,7 +125,8 @@ def test_what_another_process_wrote_first_counts(cache, monkeypatch):
     assert pace.keep(key, None).pace == Pace(3e-4, 1e-4)
     other = pace.Key(1, CONVOLUTION, '{"ops": []}')
     assert pace.keep(other, None).pace is None
-    assert pace.keep(other, Pace(1e-4, 2e-4)).pace == Pace(1e-4, 2e-4)
+    assert pace.keep(other, Pace(1e-4, 2e-4)).pace is None, "the first process has its plan"
+    assert pace.keep(other, Pace(1e-4, 2e-4), undecided=False).pace == Pace(1e-4, 2e-4)
 
 
 def test_a_pickle_carries_what_decided(cache, monkeypatch, tmp_path):

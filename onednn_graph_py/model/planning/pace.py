@@ -110,12 +110,15 @@ def known(key: Key, *, undecided: bool = True) -> Kept | None:
     return kept
 
 
-def keep(key: Key, pace: Pace | None) -> Kept:
-    """Keep a pace, unless another process was first; return what counts."""
+def keep(key: Key, pace: Pace | None, *, undecided: bool = True) -> Kept:
+    """Keep a pace, unless another process was first; return what counts.
+
+    So does that another one could not measure it, as for `known`: that process has its plan.
+    """
 
     def counts(entry: dict[str, Any]) -> bool:
         before = read(entry)
-        return before is not None and before.counts and (before.pace is not None or pace is None)
+        return before is not None and before.counts and (before.pace is not None or undecided)
 
     own = Kept(pace, math.inf if pace is not None else time.time() + _UNDECIDED)
     entry = {"until": own.until} if pace is None else {"seconds": [pace.fused, pace.apart]}

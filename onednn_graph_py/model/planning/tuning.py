@@ -89,7 +89,8 @@ def tune(draft: PlanDraft, seconds: float) -> bool:
                 began = time.monotonic()
                 # One comparison in any case. Each form packs the weights once more.
                 in_time = full or (spent < seconds and is_small)
-                pace.keep(key, _measured(draft, choice, form, empty) if in_time else None)
+                result = _measured(draft, choice, form, empty) if in_time else None
+                pace.keep(key, result, undecided=not full)
                 spent += time.monotonic() - began
     if full and sys.stderr.isatty():
         print(file=sys.stderr)
