@@ -15,7 +15,7 @@ TORCH = {
     "split": "split, chunk", "absolute": "abs", "special.softmax": "softmax",
     "special.log_softmax": "log_softmax", "swapaxes": "transpose", "max": "amax", "min": "amin",
     "matmul": "matmul, bmm, mm", "divide": "div", "multiply": "mul", "subtract": "sub",
-    "negative": "neg", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
+    "negative": "neg",
     "linalg.vector_norm": "norm",
 }  # fmt: skip
 """torch's names where they differ."""

@@ -428,6 +428,68 @@ def test_what_cant_be_traced_is_refused_with_what_to_write(case):
         og.jit(function)(A)
 
 
+VIEWS = {
+    "flip": np.flip,
+    "fliplr": np.fliplr,
+    "rot90": np.rot90,
+    "diagonal": np.diagonal,
+    "atleast_3d": np.atleast_3d,
+    "array_split": lambda x: np.array_split(x, 2)[1],
+    "negative steps": lambda x: x[::-1, 1],
+    "windows": lambda x: np.lib.stride_tricks.sliding_window_view(x, 2, axis=1),
+    "ravel": np.ravel,
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_what_shares_memory_with_a_write_is_refused_and_not_read_as_it_was(view):
+    def before(x):
+        x = x * 1
+        part = view(x)
+        x += 1
+        return part * 2
+
+    def after(x):
+        x = x * 1
+        part = view(x)
+        part += 1
+        return x * 2
+
+    def beside(x):
+        part = x[[0, 1]]
+        part += 1
+        return part, x * 2
+
+    whole = np.arange(12, dtype=np.int64).reshape(3, 4)
+    for array in (B, whole):
+        for function in (before, after):
+            with pytest.raises(og.InvalidArgumentsError, match="shares memory with what was"):
+                og.jit(function)(array)
+        same(beside, array)
+
+
+def test_comparisons_with_nan_are_false():
+    x = np.where(B > 0, B, np.nan).astype(np.float32)
+    same(lambda x: [x > 0, x >= 0, x < 9, x <= 9, x >= x, np.greater(x, B)], x)
+    same(lambda x: np.nan_to_num(np.where(x >= 0, x, 3)), x)
+
+
+def test_scalars_of_integers_have_a_type_of_their_own_next_to_integers():
+    small, flags = np.arange(6, dtype=np.uint8).reshape(2, 3), np.array([True, False, True])
+    same(
+        lambda x: [x % np.int8(4), np.maximum(x, np.int64(3)), np.where(x > 2, np.int8(3), x)],
+        small,
+    )
+    same(lambda x: [x * np.int8(3), x + np.uint16(7), x * 3], flags)
+
+
+def test_operands_without_dims_and_parts_without_elements():
+    scalar = np.float32(2.5)
+    same(lambda x: [np.vstack([x, x]), np.hstack([x, x, 3 * x]), np.inner(x, x), x.max(-1)], scalar)
+    same(lambda x: [np.inner(x, 3 * x), np.sum(x, axis=0)], np.array(1.5, np.float32))
+    same(lambda x: np.split(x[:, :0], 3, axis=-1) + np.split(x, 5), B)
+
+
 def test_values_of_two_builders_are_refused():
     x, y = og.GraphBuilder(), og.GraphBuilder()
     with pytest.raises(og.InvalidArgumentsError, match="belongs to another GraphBuilder"):

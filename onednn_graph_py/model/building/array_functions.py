@@ -20,18 +20,8 @@ from ...base.errors import (
 )
 from ...ops.lookup import with_trait
 from .einsum import einsum
-from .host_functions import function_of, host_step, is_ufunc
-from .operands import (
-    FLOATS,
-    cast,
-    combined,
-    in_type,
-    is_number,
-    leaves,
-    result_type,
-    selected,
-    type_of,
-)
+from .host_functions import FLOATS, function_of, host_step, is_ufunc, leaves
+from .operands import cast, combined, in_type, is_number, result_type, selected, type_of
 from .value import Value, caller
 
 
@@ -137,19 +127,6 @@ def _clip(x: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max:
     return x
 
 
-def _greater(x: Any, y: Any) -> Any:
-    if result_type(x, y) != "f32":
-        return None
-    for a, b, limit in ((x, y, math.inf), (y, x, -math.inf)):
-        if not isinstance(b, Value):
-            beyond = np.asarray(b, np.float32)
-            # Nothing lies beyond infinity, and no number compares with NaN.
-            edge = np.float32(limit)
-            beyond = np.where(beyond == edge, np.float32("nan"), np.nextafter(beyond, edge))
-            return combined("GreaterEqual", *((a, beyond) if limit > 0 else (beyond, a)))
-    return None
-
-
 def _where(condition: Any, x: Any, y: Any) -> Any:
     dtype = result_type(x, y)
     if dtype not in FLOATS or result_type(condition) != "boolean":
@@ -184,7 +161,7 @@ def _astype(x: Any, dtype: Any, copy: bool = True, device: Any = None) -> Any:
 
 def _axes(x: Value, axis: Any) -> list[int]:
     axes = range(x.ndim) if axis is None else [axis] if not np.iterable(axis) else axis
-    return sorted(x.axis_of(a) for a in axes)
+    return sorted(x.axis_of(a) for a in axes if x.ndim or a not in (0, -1))  # as NumPy's ufuncs
 
 
 def _reduced(kind: str, x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
@@ -263,6 +240,10 @@ def _dot(x: Any, y: Any) -> Any:
     if second <= 2:
         return combined("MatMul", x, y)
     return _tensordot(x, y, ([first - 1], [second - 2]))
+
+
+def _inner(x: Any, y: Any) -> Any:
+    return _tensordot(x, y, ([-1], [-1])) if np.ndim(x) and np.ndim(y) else _dot(x, y)
 
 
 def _tensordot(x: Any, y: Any, axes: Any = 2) -> Any:
@@ -367,8 +348,18 @@ def _stack(arrays: Any, axis: int = 0) -> Any:
 
 
 def _vstack(arrays: Any) -> Any:
-    wide = [called("expand_dims", a, 0) if np.ndim(a) < 2 else a for a in arrays]
-    return called("concatenate", wide, 0)
+    return called("concatenate", [_of_dims(a, 2) for a in arrays], 0)
+
+
+def _hstack(arrays: Any) -> Any:
+    rows = [_of_dims(a, 1) for a in arrays]
+    return called("concatenate", rows, min(np.ndim(rows[0]) - 1, 1))
+
+
+def _of_dims(x: Any, least: int) -> Any:
+    """Return an operand with dims of 1 in front."""
+    missing = least - np.ndim(x)
+    return called("expand_dims", x, tuple(range(missing))) if missing > 0 else x
 
 
 # -- what a shape says
@@ -413,7 +404,6 @@ _ROWS: list[tuple[str, str, Callable[..., Any]]] = [
             "Abs": "absolute abs fabs",
             "Add": "add",
             "Exp": "exp",
-            "GreaterEqual": "greater_equal",
             "Log": "log",
             "MatMul": "matmul linalg.matmul",
             "Maximum": "maximum",
@@ -462,9 +452,6 @@ _ROWS: list[tuple[str, str, Callable[..., Any]]] = [
     ("Round", "round around rint", _round),
     ("Pow, Square or Sqrt by a number", "power pow", _power),
     ("Clamp, or Maximum and Minimum", "clip", _clip),
-    ("GreaterEqual", "less_equal", lambda x, y: combined("GreaterEqual", y, x)),
-    ("GreaterEqual, next to a constant", "greater", _greater),
-    ("GreaterEqual, next to a constant", "less", lambda x, y: _greater(y, x)),
     ("Select", "where", _where),
     ("TypeCast, Dequantize of 8 bits, Select of booleans", "astype", _astype),
     ("ReduceMean of squares", "var", _var),
@@ -474,7 +461,7 @@ _ROWS: list[tuple[str, str, Callable[..., Any]]] = [
     ("LogSoftmax", "special.log_softmax", partial(_along, "LogSoftmax")),
     ("MatMul and views", "dot", _dot),
     ("MatMul and views", "tensordot linalg.tensordot", _tensordot),
-    ("MatMul and views", "inner", lambda x, y: _tensordot(x, y, ([-1], [-1]))),
+    ("MatMul and views", "inner", _inner),
     ("Multiply", "outer linalg.outer", _outer),
     ("Multiply and ReduceSum", "vecdot linalg.vecdot", _vecdot),
     ("MatMul, Multiply, ReduceSum and views", "einsum", _einsum),
@@ -484,7 +471,7 @@ _ROWS: list[tuple[str, str, Callable[..., Any]]] = [
     ("a view", "squeeze", lambda x, axis=None: x.squeeze(axis)),
     ("a view", "broadcast_to", _broadcast_to),
     ("Concat", "concatenate concat", _concatenate),
-    ("Concat", "hstack", lambda x: called("concatenate", x, min(np.ndim(x[0]) - 1, 1))),
+    ("Concat", "hstack", _hstack),
     ("Concat", "vstack", _vstack),
     ("Concat of views", "stack", _stack),
     ("views", "split", lambda x, sections, axis=0: list(x.split(sections, axis))),

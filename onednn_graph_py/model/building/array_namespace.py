@@ -14,8 +14,7 @@ import numpy as np
 from ...base.dtypes import NUMPY_NAMES, DataType, array_dtype, dtype_name
 from ...base.errors import InvalidArgumentsError
 from .array_functions import TABLE, called
-from .host_functions import function_of, is_ufunc
-from .operands import leaves
+from .host_functions import function_of, is_ufunc, leaves
 from .value import Value
 
 _KINDS = {"bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu"} | {

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from .array_functions import TABLE, called
-from .host_functions import host_step
+from .host_functions import FLOATS, host_step, leaves
 from .op_methods import method_name
-from .operands import FLOATS, leaves, type_of
+from .operands import type_of
 from .value import Value, caller
 
 _REDUCED = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"} | {

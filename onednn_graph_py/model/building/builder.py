@@ -560,9 +560,14 @@ class GraphBuilder(BuilderMethods):
         if not nodes or nodes[-1].outputs[0] is not result:
             result = self.op("Reorder", result)
         shared = {target.id}
-        views = [n for n in nodes if isinstance(n, ViewNode) or n.kind == "StaticReshape"]
-        for _, node in itertools.product(views, views):
-            ends = {node.inputs[0].id, node.outputs[0].id}
+        views = [
+            {v.id for v in (*n.inputs, *n.outputs)}
+            for n in nodes
+            if isinstance(n, ViewNode)
+            or n.kind == "StaticReshape"
+            or (isinstance(n, CallNode) and getattr(n.function, "is_view", False))
+        ]
+        for _, ends in itertools.product(views, views):
             shared |= ends if ends & shared else set()
         before = copy.copy(target)
         becomes = {id(target): before, id(result): target}

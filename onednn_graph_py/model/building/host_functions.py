@@ -2,7 +2,7 @@
 
 import contextlib
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
@@ -21,11 +21,23 @@ from .value import Value
 
 Array = npt.NDArray[Any]
 Dims = tuple[int, ...]
+FLOATS = ("f32", "bf16", "f16")
 
 NO_F64 = (
     "oneDNN has no {0}; convert to 'float32' first: arrays by x.astype(\"float32\"), or all of a "
     'function by og.jit(dtype="f32")'
 )
+
+
+def leaves(structure: Any) -> Iterator[Any]:
+    """Yield what lists, tuples and dicts hold."""
+    if isinstance(structure, dict):
+        structure = list(structure.values())
+    if isinstance(structure, (list, tuple)):
+        for part in structure:
+            yield from leaves(part)
+    else:
+        yield structure
 
 
 def function_of(name: str) -> Callable[..., Any]:
@@ -37,6 +49,13 @@ def function_of(name: str) -> Callable[..., Any]:
         function = operator.attrgetter(name.removeprefix("special."))(module)
         return getattr(function, "__wrapped__", function)  # type: ignore[no-any-return]
     return operator.attrgetter(name)(np)  # type: ignore[no-any-return]
+
+
+# Whose results NumPy lets share the memory of their argument, most of them always.
+_VIEWS = """
+array_split atleast_1d atleast_2d atleast_3d broadcast_arrays diagonal dsplit flip fliplr flipud
+hsplit lib.stride_tricks.sliding_window_view ravel reshape rot90 vsplit
+"""
 
 
 def is_ufunc(name: str) -> bool:
@@ -89,6 +108,14 @@ class HostFunction:
     def function(self) -> Callable[..., Any]:
         """The function that a call runs."""
         return function_of(self.op)
+
+    @property
+    def is_view(self) -> bool:
+        """Whether the results share the arrays' memory."""
+        if self.op != "getitem":
+            return self.op in _VIEWS.split()
+        index = self.args[1] if isinstance(self.args[1], tuple) else (self.args[1],)
+        return not any(isinstance(i, (Slot, list, np.ndarray)) for i in index)
 
     def computed(self, *arrays: Array) -> Any:
         """Compute what the function returns."""
@@ -149,6 +176,7 @@ def _dim(few: int, many: int, one: int) -> int:
 def host_step(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Add a call of a NumPy function to the graph of the values among its arguments."""
     values: list[Value] = []
+    has_float = any(isinstance(v, Value) and v.dtype in FLOATS for v in leaves((args, kwargs)))
 
     def slot(given: Any) -> Any:
         if isinstance(given, Value):
@@ -156,8 +184,8 @@ def host_step(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
             return Slot(len(values) - 1)
         if isinstance(given, (list, tuple)):
             return type(given)(map(slot, given))
-        if isinstance(given, np.generic) and given.dtype.kind in "iuf":
-            return given.item()  # it takes the data type of what is next to it
+        if isinstance(given, np.generic) and given.dtype.kind in ("iuf" if has_float else "f"):
+            return given.item()  # as `result_type` takes it
         return given
 
     args = tuple(map(slot, args))

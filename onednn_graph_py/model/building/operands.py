@@ -2,7 +2,7 @@
 
 import functools
 import numbers
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,21 +17,8 @@ from ...base.errors import (
 from ...base.linked import linked_version
 from ...ops.check import check
 from ...ops.tensor_spec import TensorSpec
-from .host_functions import NO_F64, host_step
+from .host_functions import FLOATS, NO_F64, host_step, leaves
 from .value import Value, is_whole
-
-FLOATS = ("f32", "bf16", "f16")
-
-
-def leaves(structure: Any) -> Iterator[Any]:
-    """Yield what lists, tuples and dicts hold."""
-    if isinstance(structure, dict):
-        structure = list(structure.values())
-    if isinstance(structure, (list, tuple)):
-        for part in structure:
-            yield from leaves(part)
-    else:
-        yield structure
 
 
 def is_number(operand: Any) -> bool:
@@ -68,7 +55,8 @@ def result_type(*operands: Any) -> str:
         dtype = np.asarray(operand).dtype
         if dtype.kind in "cOSUMm":
             raise TypeError(f"a value, an array or a real number is expected, got {operand!r}")
-        if not isinstance(operand, np.ndarray) or not operand.ndim:
+        is_whole_scalar = isinstance(operand, np.generic) and dtype.kind in "iu" and not floats
+        if not (isinstance(operand, np.ndarray) and operand.ndim) and not is_whole_scalar:
             weak.add(dtype.kind)
         elif not floats or dtype.kind not in "biu":
             dtypes.append(dtype)

@@ -422,7 +422,7 @@ class Value(ArrayMethods, ValueMethods):
                     f"split: dim {along} must be a multiple of {sections} parts, got "
                     f"{'an unknown dim' if size < 0 else size}"
                 )
-            sections = range(size // sections, size, size // sections) if size else ()
+            sections = [size // sections * i for i in range(1, sections)]
         edges = [None, *sections, None]
         before = (slice(None),) * along
         return tuple(self[(*before, slice(a, b))] for a, b in itertools.pairwise(edges))
