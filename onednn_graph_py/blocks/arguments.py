@@ -49,9 +49,14 @@ def operand(
 
 def need_type(block: str, argument: str, value: Value, allowed: Sequence[str]) -> None:
     """Raise InvalidDataTypeError unless the value has an allowed data type."""
-    if value.dtype not in allowed:
+    need_dtype(block, argument, value.dtype, allowed)
+
+
+def need_dtype(block: str, argument: str, dtype: Any, allowed: Sequence[str]) -> None:
+    """Raise InvalidDataTypeError unless oneDNN's name of a data type is an allowed one."""
+    if dtype not in allowed:
         raise InvalidDataTypeError(
-            f"{block}: {argument} must be {' or '.join(allowed)}, got {value.dtype}"
+            f"{block}: {argument} must be {' or '.join(allowed)}, got {dtype}"
         )
 
 
@@ -76,15 +81,6 @@ def need_shape(
         raise InvalidShapeError(
             f"{block}: {argument} must be {meaning} = {shape_text(tuple(expected))}, got "
             f"{shape_text(tuple(shape))}"
-        )
-
-
-def need_choice(block: str, argument: str, given: Any, allowed: Sequence[Any]) -> None:
-    """Raise InvalidArgumentsError unless the argument is one of a few."""
-    if not any(given is a or (type(given) is type(a) and given == a) for a in allowed):
-        raise InvalidArgumentsError(
-            f"{block}: {argument} must be one of {', '.join(repr(a) for a in allowed)}, got "
-            f"{given!r}"
         )
 
 

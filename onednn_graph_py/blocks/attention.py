@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
+from ..base.arguments import need_choice
 from ..base.errors import InvalidArgumentsError, InvalidShapeError
 from ..base.linked import linked_version
 from ..model.building.builder import GraphBuilder
@@ -15,7 +16,6 @@ from .arguments import (
     FLOATS,
     INTEGERS,
     is_decompressed,
-    need_choice,
     need_integer_math,
     need_rank,
     need_type,
@@ -136,9 +136,9 @@ def sdpa(
     need_type("sdpa", "query", query, FLOATS)
     need_type("sdpa", "key", key, (dtype, *INTEGERS))
     need_type("sdpa", "value", value, (dtype, *INTEGERS))
-    need_choice("sdpa", "scale_by", scale_by, ("multiply", "divide"))
-    need_choice("sdpa", "causal", causal, (False, True, "top_left", "bottom_right"))
-    need_choice("sdpa", "masked_rows", masked_rows, ("zero", "nan"))
+    need_choice("sdpa: scale_by", scale_by, ("multiply", "divide"))
+    need_choice("sdpa: causal", causal, (False, True, "top_left", "bottom_right"))
+    need_choice("sdpa: masked_rows", masked_rows, ("zero", "nan"))
     where = "top_left" if causal is True else causal or None
     heads = heads_of(query, key, value)
     between = "f32" if linked_version() >= (3, 8) else dtype

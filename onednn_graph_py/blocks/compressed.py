@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..base.dtypes import data_type_of
-from ..base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
+from ..base.errors import InvalidArgumentsError, InvalidShapeError
 from ..machine.cpu import largest_int8_weight
 from ..model.building.constant_arrays import aligned, lies_apart
 from ..model.building.value import Value
 from ..ops.terms import shape_text
-from .arguments import FLOATS, INTEGERS
+from .arguments import FLOATS, INTEGERS, need_dtype
 
 Array = npt.NDArray[Any]
 
@@ -61,11 +61,8 @@ class Compressed:
             )
         dtype = data_type_of(matrix.dtype).name
         allowed = INTEGERS if scales is not None else FLOATS
-        if dtype not in allowed:
-            has = "with scales" if scales is not None else "without scales"
-            raise InvalidDataTypeError(
-                f"{block}: weights {has} must be {' or '.join(allowed)}, got {dtype}"
-            )
+        has = "with scales" if scales is not None else "without scales"
+        need_dtype(block, f"weights {has}", dtype, allowed)
         rows = matrix.T if transpose_b else matrix
         if scales is None:
             if zero_points is not None:

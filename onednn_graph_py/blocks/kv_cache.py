@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..base.arguments import need_whole
 from ..base.dtypes import array_dtype
 from ..base.errors import InvalidArgumentsError, InvalidShapeError
 from ..base.linked import linked_version
 from ..model.building.builder import GraphBuilder
 from ..model.building.value import Value
-from .arguments import FLOATS, need_rank, need_shape, need_type, need_value
+from .arguments import FLOATS, need_dtype, need_rank, need_shape, need_type, need_value
 from .attention import sdpa
 from .parts import part, reshape
 
@@ -229,12 +230,10 @@ class KVMemory:
         dtype: str,
         capacity: int,
     ) -> None:
-        if isinstance(capacity, bool) or capacity < 1:
-            raise InvalidArgumentsError(f"kv_cache: capacity must be positive, got {capacity!r}")
-        self.capacity = capacity
+        self.capacity = need_whole("kv_cache: capacity", capacity)
         self.length = 0
         self._length_name = length
-        self._arrays = {n: np.zeros((capacity, *shape), array_dtype(dtype)) for n in names}
+        self._arrays = {n: np.zeros((self.capacity, *shape), array_dtype(dtype)) for n in names}
 
     def arrays(self, tokens: int) -> dict[str, Array]:
         """Return the cache's inputs for a call with so many new tokens, by name.
@@ -324,8 +323,6 @@ def kv_cache(
     (array([[[[2., 2.]]]], dtype=float32), 2)
     """
     for what, number in (("layers", layers), ("batch", batch), ("heads", heads), ("size", size)):
-        if isinstance(number, bool) or number < 1:
-            raise InvalidArgumentsError(f"kv_cache: {what} must be positive, got {number!r}")
-    if dtype not in FLOATS:
-        raise InvalidArgumentsError(f"kv_cache: dtype must be {' or '.join(FLOATS)}, got {dtype!r}")
+        need_whole(f"kv_cache: {what}", number)
+    need_dtype("kv_cache", "dtype", dtype, FLOATS)
     return KVCache(b, layers, (batch, heads, size), dtype, name)

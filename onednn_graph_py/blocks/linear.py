@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..base.arguments import need_choice
 from ..model.building.value import Value
-from .arguments import FLOATS, need_choice, need_rank, need_shape, need_type, need_value, operand
+from .arguments import FLOATS, need_rank, need_shape, need_type, need_value, operand
 from .compressed import Compressed, Matrix
 from .parts import ACTIVATIONS, activated, op, part
 from .tokens import rounded, with_dims, zero_point
@@ -70,9 +71,9 @@ def linear(
     x = need_value("linear", "x", x)
     b = x.builder
     need_type("linear", "x", x, FLOATS)
-    need_choice("linear", "activation", activation, (None, *sorted((*ACTIVATIONS, "silu"))))
-    need_choice("linear", "activations", activations, ("exact", "int8"))
-    need_choice("linear", "groups", groups, ("column", "exact"))
+    need_choice("linear: activation", activation, (None, *sorted((*ACTIVATIONS, "silu"))))
+    need_choice("linear: activations", activations, ("exact", "int8"))
+    need_choice("linear: groups", groups, ("column", "exact"))
     if activations == "int8":
         compressed = Compressed.of("linear", weights, scales, zero_points, transpose_b)
         return _of_integers(x, compressed, bias, activation, groups, name)

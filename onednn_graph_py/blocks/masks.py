@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..base.dtypes import array_dtype
-from ..base.errors import InvalidDataTypeError, InvalidShapeError
+from ..base.errors import InvalidShapeError
 from ..base.linked import linked_version
 from ..model.building.builder import GraphBuilder
 from ..model.building.value import Value
 from ..ops.terms import shape_text
 from ..reference.rounding import float_info
-from .arguments import need_rank, operand
+from .arguments import need_rank, need_type, operand
 from .heads import Heads
 from .parts import once, op, part, reshape
 
@@ -36,10 +36,7 @@ def checked(argument: Any, heads: Heads, b: GraphBuilder, dtypes: tuple[str, ...
     if isinstance(argument, Value):
         mask = operand("sdpa", "mask", b, argument)
         shape = need_rank("sdpa", "mask", mask, *range(1, heads.rank + 1))
-        if mask.dtype not in (*dtypes, "boolean"):
-            raise InvalidDataTypeError(
-                f"sdpa: mask must be boolean or {' or '.join(dtypes)}, got {mask.dtype}"
-            )
+        need_type("sdpa", "mask", mask, ("boolean", *dtypes))
     else:
         mask = np.asarray(argument)
         if mask.dtype.kind in "OUS":

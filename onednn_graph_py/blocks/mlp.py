@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..base.arguments import need_choice
 from ..base.errors import InvalidArgumentsError
 from ..model.building.builder import GraphBuilder
 from ..model.building.value import Value
@@ -12,7 +13,6 @@ from .arguments import (
     FLOATS,
     INTEGERS,
     is_decompressed,
-    need_choice,
     need_integer_math,
     need_rank,
     need_type,
@@ -90,7 +90,7 @@ def gated_mlp(
     x = need_value("gated_mlp", "x", x)
     b = x.builder
     need_type("gated_mlp", "x", x, FLOATS)
-    need_choice("gated_mlp", "activation", activation, (None, *sorted((*ACTIVATIONS, "silu"))))
+    need_choice("gated_mlp: activation", activation, (None, *sorted((*ACTIVATIONS, "silu"))))
     lists = []
     for argument, listed in (("scales", scales), ("zero_points", zero_points)):
         given = [None] * 3 if listed is None else list(listed)

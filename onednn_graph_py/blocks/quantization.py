@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
+from ..base.errors import InvalidArgumentsError, InvalidShapeError
 from ..model.building.value import Value
 from ..ops.terms import shape_text
-from .arguments import FLOATS, INTEGERS, need_rank, need_type, need_value, operand
+from .arguments import FLOATS, INTEGERS, need_dtype, need_rank, need_type, need_value, operand
 from .parts import op, part
 
 EIGHT_BITS = ("u8", "s8", "f8_e5m2", "f8_e4m3")
@@ -123,8 +123,7 @@ def quantize(
     need_type("quantize", "x", x, FLOATS)
     dynamic = isinstance(scales, Value) or isinstance(zero_points, Value)
     allowed = ("u8", "s8") if dynamic else EIGHT_BITS
-    if dtype not in allowed:
-        raise InvalidDataTypeError(f"quantize: dtype must be {' or '.join(allowed)}, got {dtype!r}")
+    need_dtype("quantize", "dtype", dtype, allowed)
     if dtype.startswith("f8") and zero_points is not None:
         raise InvalidArgumentsError(f"quantize: {dtype} has no zero_points, got {zero_points!r}")
     if not dynamic:
@@ -193,10 +192,8 @@ def dequantize(
     x = need_value("dequantize", "x", x)
     b = x.builder
     floats = FLOATS if dtype is None else (dtype,)
-    if dtype is not None and dtype not in FLOATS:
-        raise InvalidDataTypeError(
-            f"dequantize: dtype must be {' or '.join(FLOATS)}, got {dtype!r}"
-        )
+    if dtype is not None:
+        need_dtype("dequantize", "dtype", dtype, FLOATS)
     if x.dtype.startswith("f8") and zero_points is not None:
         raise InvalidArgumentsError(f"dequantize: {x.dtype} has no zero_points")
     dynamic = (

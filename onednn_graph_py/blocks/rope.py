@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..base.arguments import need_whole
 from ..base.dtypes import array_dtype
 from ..base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 from ..model.building.value import Value
 from ..ops.terms import shape_text
-from .arguments import FLOATS, need_rank, need_type, need_value, operand
+from .arguments import FLOATS, need_dtype, need_rank, need_type, need_value, operand
 from .parts import op, part, reshape
 
 Array = npt.NDArray[Any]
@@ -50,12 +51,9 @@ def rope_tables(
     tuple of two values or arrays
         (..., tokens, size / 2) each; arrays if `positions` is an array.
     """
-    if isinstance(size, bool) or size < 2 or size % 2:
-        raise InvalidArgumentsError(f"rope_tables: size must be even and positive, got {size!r}")
-    if dtype not in FLOATS:
-        raise InvalidArgumentsError(
-            f"rope_tables: dtype must be {' or '.join(FLOATS)}, got {dtype!r}"
-        )
+    if need_whole("rope_tables: size", size, 2) % 2:
+        raise InvalidArgumentsError(f"rope_tables: size must be even, got {size}")
+    need_dtype("rope_tables", "dtype", dtype, FLOATS)
     if not isinstance(positions, Value):
         return _tables(size, base, dtype, np.asarray(positions))
     made: tuple[Value, Value] = positions.builder.call(

@@ -1,7 +1,7 @@
 """Parts of front ends: `split` divides a graph into parts that oneDNN runs, and others.
 
 The front ends of this package share the rest: `lowering` and `recipes` write an op into a graph,
-`options` checks what a user asks for, `report` says what runs where.
+`report` says what runs where.
 """
 
 from .regions import MOST_PASSES, Part, split

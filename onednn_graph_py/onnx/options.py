@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 
-from ..frontends import options
-from ..frontends.options import FpmathMode as FpmathMode
+from ..base import arguments
+from ..base.arguments import FpmathMode as FpmathMode
 from ..model.planning.options import KnownDefects as KnownDefects
 from ..model.planning.options import Tune as Tune
 
@@ -22,7 +22,7 @@ anything is computed in 8 bits, as other runtimes round at other places.
 
 
 @dataclass(frozen=True)
-class Options(options.Options):
+class Options(arguments.Options):
     """The options of `load`, whose documentation describes each."""
 
     OWNER: ClassVar[str] = "load"

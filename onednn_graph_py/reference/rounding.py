@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from ..base.arguments import need_choice
 from ..base.errors import InvalidArgumentsError
 
 # `dtypes.numpy_dtype` knows only the data types of the linked oneDNN; these are all.
@@ -104,11 +105,8 @@ def round_to(values: npt.ArrayLike, dtype: str) -> npt.NDArray[Any]:
     >>> round_to([2.5, 3.5, 300.0], "u8")
     array([  2,   4, 255], dtype=uint8)
     """
-    target = NUMPY_DTYPES.get(dtype)
-    if target is None:
-        raise InvalidArgumentsError(
-            f"dtype must be one of {', '.join(NUMPY_DTYPES)}, got {dtype!r}"
-        )
+    need_choice("dtype", dtype, NUMPY_DTYPES)
+    target = NUMPY_DTYPES[dtype]
     given = np.asarray(values)
     if given.dtype == target:
         return given

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MethodType
 from typing import Any, Protocol
 
+from ..base.arguments import need_whole
 from ..base.errors import InvalidArgumentsError
 
 __all__ = ["Model", "Predictor"]
@@ -79,10 +80,8 @@ class Predictor:
         threads: int | None = None,
         prepare: Iterable[Any] = (),
     ) -> None:
-        if threads is not None and (
-            isinstance(threads, bool) or not isinstance(threads, int) or threads < 1
-        ):
-            raise InvalidArgumentsError(f"threads must be a whole number above 0, got {threads!r}")
+        if threads is not None:
+            threads = need_whole("threads", threads)
         self.__setstate__((model, threads, tuple(prepare)))
 
     def __getstate__(self) -> Any:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from ..frontends import options
-from ..frontends.options import FpmathMode
+from ..base import arguments
+from ..base.arguments import FpmathMode
 from ..model.planning.options import Check, KnownDefects, Tune
 
 Fallback = Literal["eager", "error"]
@@ -18,7 +18,7 @@ __all__ = ["Activations", "Options"]
 
 
 @dataclass(frozen=True)
-class Options(options.Options):
+class Options(arguments.Options):
     """The options of ``torch.compile(..., options={...})``.
 
     Parameters

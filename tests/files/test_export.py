@@ -281,7 +281,7 @@ def test_what_can_not_be_exported_is_said():
     with pytest.raises(og.InvalidShapeError, match="input 'x': its shape must be given"):
         to_cpp(b)
     assert "{3, 4}" in to_cpp(b, shapes={"x": (3, 4)})
-    with pytest.raises(og.InvalidArgumentsError, match="style must be 'builder' or 'mirror'"):
+    with pytest.raises(og.InvalidArgumentsError, match="style must be one of 'builder', 'mirror'"):
         to_python(b, "c")
 
 

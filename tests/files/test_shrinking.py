@@ -252,7 +252,7 @@ def test_progress_tells_the_smallest_so_far():
         ({"predicate": "mismatch"}, "does not show mismatch: passed"),
         ({"predicate": "wrong"}, "mismatch, crash, hang, unsupported, refused; got 'wrong'"),
         ({"predicate": "crash", "timeout": 0}, "timeout must be positive, got 0"),
-        ({"predicate": "crash", "tries": 0}, "tries must be at least 1, got 0"),
+        ({"predicate": "crash", "tries": 0}, "tries must be a whole number, at least 1, got 0"),
     ],
 )
 def test_wrong_arguments_are_told(arguments, match):

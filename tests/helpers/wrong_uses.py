@@ -1200,7 +1200,7 @@ type_error(
     scales=[1.0],
     activations="int8",
 )
-bad_data_type("quantize: dtype must be u8 or .*, got 's4'", quantize, X, "s4", 0.5)
+bad_data_type("quantize: dtype must be u8 or .*, got s4", quantize, X, "s4", 0.5)
 bad_argument("quantize: axis must be given with 8 scales", quantize, X, "s8", [0.5] * 8)
 wrong(
     "InvalidIndexError", "axis 2 is out of range for 2 dims", quantize, X, "s8", [0.5] * 8, axis=2
@@ -1217,7 +1217,7 @@ bad_shape(
 )
 INT8 = (((4, 8), "s8"),)
 bad_data_type("dequantize: x must be u8 or .*, got f32", dequantize, X, 0.5)
-bad_data_type("dequantize: dtype must be f32 .*'s32'", dequantize, INT8, 0.5, dtype="s32")
+bad_data_type("dequantize: dtype must be f32 .*s32", dequantize, INT8, 0.5, dtype="s32")
 bad_data_type("dequantize: scales must be bf16", dequantize, (*INT8, (1, 8)), dtype="bf16")
 says = "op .DynamicDequantize.: input 1 .*dim 0 equal to"
 bad_shape(f"{says} 4 .*got 3x8", dequantize, INT8, ones(3, 8))

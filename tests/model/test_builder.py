@@ -986,13 +986,13 @@ def test_wrong_options_of_a_builder_are_refused():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"layout": "nice"}, "layout must be 'auto' or 'plain', got 'nice'"),
-        ({"fallback": "torch"}, "fallback must be 'reference' or 'error', got 'torch'"),
-        ({"threads": 0}, "threads must be at least 1, got 0"),
-        ({"max_shapes": 0}, "max_shapes must be at least 1, got 0"),
-        ({"slow_fusions": "no"}, "slow_fusions must be 'avoid' or 'run', got 'no'"),
-        ({"check": "verfy"}, "check must be None or 'verify', got 'verfy'"),
-        ({"fold_constants": 1}, "fold_constants must be a bool, got 1"),
+        ({"layout": "nice"}, "layout must be one of 'auto', 'plain', got 'nice'"),
+        ({"fallback": "torch"}, "fallback must be one of 'reference', 'error', got 'torch'"),
+        ({"threads": 0}, "threads must be a whole number, at least 1, got 0"),
+        ({"max_shapes": 0}, "max_shapes must be a whole number, at least 1, got 0"),
+        ({"slow_fusions": "no"}, "slow_fusions must be one of 'avoid', 'run', got 'no'"),
+        ({"check": "verfy"}, "check must be one of 'verify', None, got 'verfy'"),
+        ({"fold_constants": 1}, "fold_constants must be one of True, False, got 1"),
     ],
 )
 def test_wrong_options_of_compile_are_refused(options, text):

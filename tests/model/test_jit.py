@@ -380,7 +380,9 @@ def test_f64_is_taken_as_f32_if_asked():
     made = jit(dtype="f32")(lambda v: v * table + 0.1)(x)
     assert made.dtype == np.float32
     np.testing.assert_allclose(made, x * table + 0.1, rtol=1e-6)
-    with pytest.raises(og.InvalidArgumentsError, match="dtype must be 'f32' or None, got 'bf16'"):
+    with pytest.raises(
+        og.InvalidArgumentsError, match="dtype must be one of 'f32', None, got 'bf16'"
+    ):
         jit(dtype="bf16")(lambda v: v)(X)
 
 

@@ -141,7 +141,7 @@ def test_without_a_file_constants_stay(tmp_path, monkeypatch):
 
 
 def test_unknown_choices_are_refused():
-    with pytest.raises(og.InvalidArgumentsError, match="keep must be 'auto' or 'all' or"):
+    with pytest.raises(og.InvalidArgumentsError, match="keep must be one of 'auto', 'all',"):
         built().compile(keep="packed")
 
 

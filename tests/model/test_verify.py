@@ -208,7 +208,7 @@ def test_unfused_and_fused_are_verified_alike():
     model = b.compile(policy="debug")
     og.assert_fused(model, 5)
     assert verify(model)
-    with pytest.raises(og.InvalidArgumentsError, match="policy must be 'fusion' or 'debug'"):
+    with pytest.raises(og.InvalidArgumentsError, match="policy must be one of 'fusion', 'debug'"):
         b.compile(policy="none")
 
 

@@ -73,8 +73,8 @@ def test_wrong_batches_raise_and_the_next_one_runs(model):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"threads": 0}, "threads must be a whole number above 0, got 0"),
-        ({"threads": True}, "threads must be a whole number above 0, got True"),
+        ({"threads": 0}, "threads must be a whole number, at least 1, got 0"),
+        ({"threads": True}, "threads must be a whole number, at least 1, got True"),
         ({"prepare": [(4, 3)]}, "must have the shape"),
     ],
 )

@@ -143,8 +143,8 @@ def test_what_is_given_twice_is_run_once():
         ({"isa": "q"}, r"isa: oneDNN knows no 'q'; there are: default, .*avx2"),
         ({"fpmath": "bf17"}, r"fpmath: oneDNN knows no 'bf17', did you mean bf16\?"),
         ({"fpmath": "bf16:1"}, r"fpmath: expected MODE\[:true\|false\], got 'bf16:1'"),
-        ({"threads": 0}, r"threads must be at least 1, got 0"),
-        ({"threads": [1, 2.0]}, r"threads must be at least 1, got 2\.0"),
+        ({"threads": 0}, r"threads must be a whole number, at least 1, got 0"),
+        ({"threads": [1, 2.0]}, r"threads must be a whole number, at least 1, got 2\.0"),
     ],
 )
 def test_what_is_no_setting_is_told(graph, given, told):

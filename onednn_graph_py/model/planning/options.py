@@ -1,10 +1,11 @@
 """Options for compiling a graph: `CompileOptions`; the engines that models share."""
 
-from dataclasses import dataclass, fields
-from typing import Literal, get_args
+from dataclasses import dataclass
+from typing import Literal
 
 from ... import _core
-from ...base.errors import InvalidArgumentsError, UnimplementedError
+from ...base.arguments import Options
+from ...base.errors import UnimplementedError
 from ...machine.hardware import require
 
 Layout = Literal["auto", "plain"]
@@ -16,20 +17,9 @@ Tune = Literal["quick", "full", "off"]
 Keep = Literal["auto", "all", "compressed"]
 Check = Literal["verify"] | None
 
-_CHOICES: dict[str, tuple[object, ...]] = {
-    "layout": get_args(Layout),
-    "fallback": get_args(Fallback),
-    "policy": get_args(Policy),
-    "known_defects": get_args(KnownDefects),
-    "slow_fusions": get_args(SlowFusions),
-    "tune": get_args(Tune),
-    "keep": get_args(Keep),
-    "check": (None, "verify"),
-}
-
 
 @dataclass(frozen=True)
-class CompileOptions:
+class CompileOptions(Options):
     """The checked options of a compilation; `CompiledGraph` documents them.
 
     Raises
@@ -48,17 +38,6 @@ class CompileOptions:
     warn: bool = True
     tune: Tune = "quick"
     keep: Keep = "auto"
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            choices = _CHOICES.get(field.name)
-            if choices is None:
-                if not isinstance(value, bool):
-                    raise InvalidArgumentsError(f"{field.name} must be a bool, got {value!r}")
-            elif value not in choices:
-                listed = " or ".join(repr(c) for c in choices)
-                raise InvalidArgumentsError(f"{field.name} must be {listed}, got {value!r}")
 
 
 _engines: dict[str, _core.engine] = {}

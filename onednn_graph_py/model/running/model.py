@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, SupportsIndex
 
 from ... import _core
 from ...base import _dpctl
+from ...base.arguments import need_whole
 from ...base.dtypes import HOST_DTYPES
 from ...base.errors import InvalidArgumentsError, InvalidShapeError, UnimplementedError
 from ...base.processes.forked import renew_in_forks, warn_of_one_thread
@@ -334,10 +335,9 @@ class CompiledGraph(_core._model_base, ModelMethods):
         super().__init__()
         if copy is not None and copy is not False:
             raise InvalidArgumentsError(f"copy must be None or False, got {copy!r}")
-        if threads is not None and (isinstance(threads, bool) or threads < 1):
-            raise InvalidArgumentsError(f"threads must be at least 1, got {threads!r}")
-        if max_shapes < 1:
-            raise InvalidArgumentsError(f"max_shapes must be at least 1, got {max_shapes}")
+        if threads is not None:
+            threads = need_whole("threads", threads)
+        max_shapes = need_whole("max_shapes", max_shapes)
         self.name = name
         if queue is None:
             engine_of(builder.engine_kind)  # raises without a device, even if only calls compile

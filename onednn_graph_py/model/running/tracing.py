@@ -15,8 +15,9 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
+from ...base.arguments import need_choice, need_whole
 from ...base.dtypes import dtype_name
-from ...base.errors import InvalidArgumentsError, InvalidDataTypeError
+from ...base.errors import InvalidDataTypeError
 from ...base.processes.forked import renew_in_forks
 from ...ops.tensor_spec import spec_of
 from ..building.builder import GraphBuilder
@@ -117,8 +118,7 @@ def _traced(
     builder: GraphBuilder, function: Callable[..., Any], specs: Sequence[Any], dtype: str | None
 ) -> Any:
     """Call a function with inputs of a builder; return its result, which gives the outputs."""
-    if dtype not in (None, "f32"):
-        raise InvalidArgumentsError(f"trace: dtype must be 'f32' or None, got {dtype!r}")
+    need_choice("trace: dtype", dtype, ("f32", None))
     builder.narrow = dtype is not None
     names = _parameter_names(function, len(specs))
     values = []
@@ -200,8 +200,7 @@ class Jitted:
         options: dict[str, Any],
         dtype: str | None = None,
     ) -> None:
-        if maxsize < 1:
-            raise InvalidArgumentsError(f"jit: maxsize must be at least 1, got {maxsize}")
+        maxsize = need_whole("jit: maxsize", maxsize)
         functools.update_wrapper(self, function)
         self._function = function
         self._attribute = _name_of(function)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..._core import cpu_isa, fpmath_mode, get_effective_cpu_isa
+from ...base.arguments import need_whole
 from ...base.errors import InvalidArgumentsError
 from ...base.linked import version
 from ...base.processes import STARTUP, NoAnswer, Process, calling, quiet
@@ -69,9 +70,7 @@ def _math_mode(text: str) -> str:
 
 
 def _threads(count: int) -> int:
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise InvalidArgumentsError(f"threads must be at least 1, got {count!r}")
-    return count
+    return need_whole("threads", count)
 
 
 def _listed(given: str | Sequence[str]) -> list[str]:

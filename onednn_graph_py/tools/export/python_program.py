@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
+from ...base.arguments import need_choice
 from ...base.dtypes import numpy_dtype
-from ...base.errors import InvalidArgumentsError
 from ...model.building.builder import GraphBuilder
 from .program import ExportedOp, ExportedTensor, Program, program_of
 
@@ -242,7 +242,6 @@ def to_python(
     InvalidShapeError
         Dims of an input are unknown.
     """
-    if style not in ("builder", "mirror"):
-        raise InvalidArgumentsError(f"style must be 'builder' or 'mirror', got {style!r}")
+    need_choice("style", style, get_args(Style))
     program = program_of(builder, seed=seed, shapes=shapes)
     return _mirror(program) if style == "mirror" else _builder(program)

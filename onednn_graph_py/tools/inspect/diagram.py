@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import _core
+from ...base.arguments import need_whole
 from ...base.errors import InvalidArgumentsError
 from ...base.text.files import write_whole
 from ...model.building.builder import GraphBuilder
@@ -137,10 +138,9 @@ def diagram(
     >>> og.diagram(b)
     <Diagram of graph: 2 ops in 1 partition>
     """
-    if max_nodes is not None and max_nodes < 1:
-        raise InvalidArgumentsError(f"diagram: max_nodes must be at least 1, got {max_nodes}")
-    if scopes < 0:
-        raise InvalidArgumentsError(f"diagram: scopes must not be negative, got {scopes}")
+    if max_nodes is not None:
+        max_nodes = need_whole("diagram: max_nodes", max_nodes)
+    scopes = need_whole("diagram: scopes", scopes, 0)
     drawing = assemble(_graph_of(what, shapes))
     if scopes:
         drawing = by_scope(drawing, scopes)

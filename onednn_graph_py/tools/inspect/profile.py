@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ... import _core
-from ...base.errors import InvalidArgumentsError
+from ...base.arguments import need_whole
 from ...base.text.files import write_whole
 from ...base.text.table import element, html_table, joined, text_table
 from ...ops.terms import shape_text
@@ -70,9 +70,7 @@ class Profile:
     """
 
     def __init__(self, max_calls: int = 1_000_000) -> None:
-        if isinstance(max_calls, bool) or max_calls < 1:
-            raise InvalidArgumentsError(f"profile: max_calls must be at least 1, got {max_calls!r}")
-        self._recorder = _core._recorder(max_calls)
+        self._recorder = _core._recorder(need_whole("profile: max_calls", max_calls))
         self._thread_names: dict[int, str] = {}
 
     def __enter__(self) -> Profile:

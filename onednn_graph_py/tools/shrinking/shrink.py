@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from ...base.arguments import need_whole
 from ...base.errors import InvalidArgumentsError
 from ...serialization import GraphDocument, to_json
 from .resize import shrink_dims
@@ -129,8 +130,7 @@ def shrink(
     >>> [op.kind for op in made.graph], made.graph[0].inputs[0].shape
     (['Abs'], (1, 1))
     """
-    if tries < 1:
-        raise InvalidArgumentsError(f"tries must be at least 1, got {tries}")
+    tries = need_whole("tries", tries)
     with contextlib.ExitStack() as stack:
         if isinstance(predicate, str):
             predicate = stack.enter_context(Shows(predicate, seed=seed, timeout=timeout))
