@@ -124,15 +124,7 @@ class Specialization:
         convert = Converter(model.name, plan, may_copy, model._counters.copied)
         self.run: _core._executor | QueueExecutor
         if model._queue is not None:
-            self.run = QueueExecutor(
-                model.name,
-                plan,
-                model._queue,
-                model._uploaded(plan),
-                convert.input,
-                convert.output,
-                convert.copied,
-            )
+            self.run = QueueExecutor(model._queue, model._uploaded(plan), convert)
             return
         self.run = _core._executor(
             model.name,

@@ -15,7 +15,7 @@ from ... import _core
 from ...base import _dpctl, sycl_interop
 from ...base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError, reworded
 from ...ops.terms import shape_text
-from ..planning import Plan
+from .arrays import Converter
 from .queue import (
     Event,
     Family,
@@ -30,8 +30,6 @@ from .queue import (
 # The number of calls that run at the same time with their own intermediate memory. A further call
 # waits on the device for the first of them to end.
 _CONTEXTS = 4
-
-Convert = Callable[[int, Any], npt.NDArray[Any]]
 
 
 class Submission(NamedTuple):
@@ -117,21 +115,11 @@ class _Context:
 class _Arguments:
     """Checks the arrays of a call, and makes tensors of them."""
 
-    def __init__(
-        self,
-        name: str,
-        plan: Plan,
-        queue: ModelQueue,
-        convert_input: Convert,
-        convert_output: Convert,
-        copied: Callable[[str], None],
-    ) -> None:
-        self.name = name
-        self.plan = plan
+    def __init__(self, queue: ModelQueue, convert: Converter) -> None:
+        self.name = convert.name
+        self.plan = convert.plan
         self.queue = queue
-        self.copied = copied
-        self._convert_input = convert_input
-        self._convert_output = convert_output
+        self._convert = convert
 
     def check(self, inputs: Sequence[Any], out: Any, wait: bool) -> _Call:
         """Return the arguments of a call, or raise if they do not fit."""
@@ -164,10 +152,10 @@ class _Arguments:
             return _Input(tensor, given, sycl_interop.usm_type(tensor))
         if isinstance(given, _core.tensor):
             given = given.numpy()
-        array = self._convert_input(i, given)
+        array = self._convert.input(i, given)
         if self.queue.reads_host_memory:
             return _Input(_core.tensor(lt, self.queue.engine, array), array, None)
-        self.copied(f"{what} from the host to the device")
+        self._convert.copied(f"{what} from the host to the device")
         return _Input(self.queue.tensor(lt, self.queue.upload(array)), array, None)
 
     def _usm_tensor(self, given: Any, lt: _core.logical_tensor, what: str) -> _core.tensor:
@@ -243,11 +231,11 @@ class _Arguments:
             )
         if isinstance(given, _core.tensor):
             given = given.numpy()
-        array = self._convert_output(i, given)
+        array = self._convert.output(i, given)
         if self.queue.reads_host_memory:
             tensor = _core.tensor(lt, self.queue.engine, array)
             return _Output(tensor, lambda: given)
-        self.copied(f"{what} from the device to the host")
+        self._convert.copied(f"{what} from the device to the host")
         tensor = self.queue.tensor(lt, self.queue.allocate(lt.get_mem_size(), "device"))
         return _Output(tensor, lambda: given, array)
 
@@ -266,31 +254,20 @@ class _Arguments:
 
 
 class QueueExecutor:
-    """All steps of a compiled graph on a queue: ``executor(*inputs, out=None)``.
+    """All steps of a compiled graph on a queue: ``executor(*inputs, out=None)``."""
 
-    ``copied(what)`` is called before an array is copied; it raises if copies are forbidden.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        plan: Plan,
-        queue: ModelQueue,
-        constants: list[Any],
-        convert_input: Convert,
-        convert_output: Convert,
-        copied: Callable[[str], None],
-    ) -> None:
-        self.name = name
-        self.plan = plan
+    def __init__(self, queue: ModelQueue, constants: list[Any], convert: Converter) -> None:
+        self.name = convert.name
+        self.plan = convert.plan
         self.queue = queue
         self.constants = constants
-        self.steps = plan.running
-        self.arguments = [plan.arguments(step) for step in self.steps]
+        self.steps = self.plan.running
+        self.arguments = [self.plan.arguments(step) for step in self.steps]
         self.has_python_steps = any(s.compiled is None for s in self.steps)
         self.calls = 0
         self.seconds = 0.0
-        self._checked = _Arguments(name, plan, queue, convert_input, convert_output, copied)
+        self._convert = convert
+        self._checked = _Arguments(queue, convert)
         self._lock = threading.Lock()
         self._contexts: list[_Context] = []
         self._idle: list[_Context] = []
@@ -425,7 +402,7 @@ class QueueExecutor:
         def on_host(tensor: _core.tensor) -> npt.NDArray[Any]:
             if sycl_interop.usm_type(tensor) != "device":
                 return tensor.numpy()
-            self._checked.copied("device memory that a step in NumPy uses")
+            self._convert.copied("device memory that a step in NumPy uses")
             return sycl_interop.copy_to_host(tensor)
 
         made = [on_host(one) for one in outputs]
