@@ -22,7 +22,7 @@ from mutation_worker import work
 
 import onednn_graph_py as og
 from onednn_graph_py import onnx as front
-from onednn_graph_py.onnx import loading
+from onednn_graph_py.onnx import message_counts
 
 TEXTS = {
     "a perceptron": """g (float[N, 4] x) => (float[N, 4] y, int64[N, 2] i)
@@ -246,7 +246,7 @@ def outcome(data: bytes) -> str:
     except (DecodeError, EncodeError):
         pass
     else:
-        loading.check_counts(data)  # refuses nothing that protobuf reads
+        message_counts.check_counts(data)  # refuses nothing that protobuf reads
     stage = "load"
     try:
         with warnings.catch_warnings(record=True) as warned:
