@@ -1,4 +1,4 @@
-"""Checks of arguments: `need_whole`, `need_choice`, and `Options`, a dataclass that is checked."""
+"""Checks of arguments, and `Options`, a dataclass that is checked."""
 
 import operator
 from collections.abc import Iterable
@@ -24,6 +24,30 @@ def need_whole(what: str, given: Any, least: int = 1) -> int:
             f"{what} must be a whole number, at least {least}, got {given!r}"
         ) from None
     return operator.index(given)
+
+
+def need_integers(what: str, given: Iterable[Any]) -> tuple[int, ...]:
+    """Return integers, such as a shape, or raise TypeError."""
+    try:
+        if not isinstance(given, (str, bytes)):
+            return tuple(map(operator.index, given))
+    except TypeError:
+        pass
+    raise TypeError(f"{what} must be a sequence of ints, got {given!r}")
+
+
+def need_instance(what: str, given: Any, *classes: type) -> Any:
+    """Return an argument; raise TypeError unless it is of one of the classes."""
+    if not isinstance(given, classes):
+        names = " or ".join(c.__name__ for c in classes)
+        raise TypeError(f"{what} must be a {names}, got {type(given).__name__}")
+    return given
+
+
+def need_callable(what: str, given: object) -> None:
+    """Raise TypeError unless an argument can be called."""
+    if not callable(given):
+        raise TypeError(f"{what} must be callable, got {type(given).__name__}")
 
 
 def need_choice(what: str, given: Any, allowed: Iterable[Any]) -> None:

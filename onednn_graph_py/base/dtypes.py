@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._core import data_type_of, logical_tensor, numpy_dtype
+from .arguments import need_integers
 from .errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError, OneDNNError
 
 __all__ = [
@@ -115,6 +116,8 @@ def dtype_name(dtype: Any) -> str:
     InvalidArgumentsError
         There is no such data type.
     """
+    if dtype is None:  # which NumPy takes for f64
+        raise TypeError("a data type is needed, got None")
     if isinstance(dtype, str):
         name = NUMPY_NAMES.get(dtype, dtype)
         if name in HOST_DTYPES:
@@ -134,7 +137,7 @@ def dtype_name(dtype: Any) -> str:
 
 
 def _range(data_type: logical_tensor.data_type | str) -> tuple[str, tuple[int, int]]:
-    name = data_type if isinstance(data_type, str) else data_type.name
+    name = data_type if isinstance(data_type, str) else getattr(data_type, "name", data_type)
     if name not in _RANGE:
         raise InvalidArgumentsError(f"data_type must be s4 or u4, got {name}")
     return name, _RANGE[name]
@@ -169,10 +172,14 @@ def pack_int4(
     """
     name, (low, high) = _range(data_type)
     given = np.asarray(values).reshape(-1)
-    # ml_dtypes' int4 is not an np.integer, but converts exactly.
-    with np.errstate(invalid="ignore"):  # the next line refuses NaN and infinity
-        wide = given.astype(np.int64)
-    if given.dtype.kind not in "iub" and not np.array_equal(wide.astype(given.dtype), given):
+    try:
+        # ml_dtypes' int4 is not an np.integer, but converts exactly; NaN and infinity do not.
+        with np.errstate(invalid="ignore"):
+            wide = given.astype(np.int64)
+        exact = given.dtype.kind in "iub" or np.array_equal(wide.astype(given.dtype), given)
+    except (TypeError, ValueError):  # texts and objects
+        exact = False
+    if not exact:
         raise InvalidArgumentsError(f"pack_int4: values must be integers, got dtype {given.dtype}")
     if wide.size and (wide.min() < low or wide.max() > high):
         raise InvalidArgumentsError(
@@ -208,7 +215,7 @@ def unpack_int4(
     InvalidArgumentsError
         `packed` is not uint8.
     InvalidShapeError
-        `packed` does not have as many bytes as `shape` needs.
+        `packed` does not have as many bytes as `shape` needs, or a dim is negative.
 
     Examples
     --------
@@ -216,13 +223,14 @@ def unpack_int4(
     array([ 1, -1,  7], dtype=int8)
     """
     _, (low, _) = _range(data_type)
-    if packed.dtype != np.uint8:
-        raise InvalidArgumentsError(f"unpack_int4: packed must be uint8, got {packed.dtype}")
+    flat = np.asarray(packed).reshape(-1)
+    if flat.dtype != np.uint8:
+        raise InvalidArgumentsError(f"unpack_int4: packed must be uint8, got {flat.dtype}")
+    shape = need_integers("unpack_int4: shape", shape)
     count = math.prod(shape)
-    flat = packed.reshape(-1)
-    if flat.size != (count + 1) // 2:
+    if flat.size != (count + 1) // 2 or min(shape, default=0) < 0:
         raise InvalidShapeError(
-            f"unpack_int4: shape {tuple(shape)} needs {(count + 1) // 2} bytes, got {flat.size}"
+            f"unpack_int4: shape {shape} needs {(count + 1) // 2} bytes, got {flat.size}"
         )
     halves = np.stack([flat & 0xF, flat >> 4], axis=1).reshape(-1)[:count].astype(np.int8)
     if low < 0:

@@ -21,6 +21,7 @@ from .._core import (
     stream,
     tensor,
 )
+from .arguments import need_instance
 from .errors import InvalidArgumentsError
 
 __all__ = [
@@ -217,10 +218,7 @@ def execute(
         `deps` has something other than events.
     """
     _ocl.require("execute")
-    if not isinstance(deps, (list, tuple)):
-        raise TypeError(
-            f"execute: deps must be a list or tuple of pyopencl.Event, got {type(deps).__name__}"
-        )
+    need_instance("execute: deps", deps, list, tuple)
     pyopencl = importlib.import_module("pyopencl")
     done: list[Any] = []
     complete = pyopencl.command_execution_status.COMPLETE

@@ -35,6 +35,7 @@ from .._core import (
     tensor,
 )
 from . import _dpctl
+from .arguments import need_choice, need_instance
 from .errors import InvalidArgumentsError
 
 __all__ = [
@@ -145,7 +146,7 @@ def make_usm_allocator(usm_type: str = "shared") -> _device_allocator:
 
     Raises
     ------
-    ValueError
+    InvalidArgumentsError
         `usm_type` is another word.
     """
     _dpctl.load("make_usm_allocator")
@@ -158,10 +159,7 @@ class _UsmMemory:
 
     def __init__(self, usm_type: str) -> None:
         kinds = {"shared": "MemoryUSMShared", "host": "MemoryUSMHost", "device": "MemoryUSMDevice"}
-        if usm_type not in kinds:
-            raise ValueError(
-                f"make_usm_allocator: usm_type must be one of {', '.join(kinds)}, got {usm_type!r}"
-            )
+        need_choice("make_usm_allocator: usm_type", usm_type, kinds)
         self._make = getattr(importlib.import_module("dpctl.memory"), kinds[usm_type])
         self._blocks: dict[int, object] = {}
 
@@ -421,10 +419,7 @@ def execute(
         `deps` has something other than events.
     """
     _sycl.require("execute")
-    if not isinstance(deps, (list, tuple)):
-        raise TypeError(
-            f"execute: deps must be a list or tuple of dpctl.SyclEvent, got {type(deps).__name__}"
-        )
+    need_instance("execute: deps", deps, list, tuple)
     dpctl = _dpctl.load("execute")
     addresses = [_dpctl.address_of(one, "SyclEvent", "execute: deps") for one in deps]
     event = dpctl.SyclEvent()

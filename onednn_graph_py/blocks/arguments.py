@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
+from ..base.arguments import need_instance
+from ..base.errors import (
+    InvalidArgumentsError,
+    InvalidDataTypeError,
+    InvalidShapeError,
+    OneDNNError,
+    reworded,
+)
 from ..model.building.builder import GraphBuilder
 from ..model.building.value import Value
 from ..ops.terms import shape_text
@@ -17,9 +24,8 @@ INTEGERS = ("s8", "u8", "s4", "u4")
 
 def need_value(block: str, argument: str, given: Any) -> Value:
     """Return the argument; raise TypeError unless it is a Value."""
-    if not isinstance(given, Value):
-        raise TypeError(f"{block}: {argument} must be a Value, got {type(given).__name__}")
-    return given
+    value: Value = need_instance(f"{block}: {argument}", given, Value)
+    return value
 
 
 def operand(
@@ -44,7 +50,10 @@ def operand(
             f"{block}: {argument} must be a Value or an array of numbers, got "
             f"{type(given).__name__}"
         )
-    return b.constant(array, dtype)
+    try:
+        return b.constant(array, dtype)
+    except OneDNNError as e:
+        raise reworded(e, f"{block}: {argument}: {e}") from None
 
 
 def need_type(block: str, argument: str, value: Value, allowed: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..base.arguments import need_whole
+from ..base.arguments import need_instance, need_whole
 from ..base.dtypes import array_dtype
 from ..base.errors import InvalidArgumentsError, InvalidShapeError
 from ..base.linked import linked_version
@@ -107,10 +107,11 @@ class KVCache:
         Value
             (tokens,) of s64: the number of cached tokens, and so on.
         """
+        axis = need_value("kv_cache", "tokens", tokens).axis_of(axis)
         made: Value = self._builder.call(
             partial(_positions, axis),
             self.length,
-            need_value("kv_cache", "tokens", tokens),
+            tokens,
             outputs=partial(_positions_outputs, axis),
             name=f"{self._name}.positions",
         )
@@ -246,7 +247,8 @@ class KVMemory:
         InvalidArgumentsError
             There is no room for them, or `length` was set to an impossible number.
         """
-        if not (self.length >= 0 and tokens >= 0 and self.length + tokens <= self.capacity):
+        tokens = need_whole("kv_cache: tokens", tokens, 0)
+        if not 0 <= self.length <= self.capacity - tokens:
             raise InvalidArgumentsError(
                 f"kv_cache: there is room for {self.capacity} tokens, got {self.length} cached and "
                 f"{tokens} new ones"
@@ -322,6 +324,7 @@ def kv_cache(
     >>> memory.call(model, 1, q=x, k=x, v=3 * x), memory.length
     (array([[[[2., 2.]]]], dtype=float32), 2)
     """
+    need_instance("kv_cache: b", b, GraphBuilder)
     for what, number in (("layers", layers), ("batch", batch), ("heads", heads), ("size", size)):
         need_whole(f"kv_cache: {what}", number)
     need_dtype("kv_cache", "dtype", dtype, FLOATS)

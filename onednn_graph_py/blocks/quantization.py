@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.arguments import need_integers
 from ..base.errors import InvalidArgumentsError, InvalidShapeError
 from ..model.building.value import Value
 from ..ops.terms import shape_text
@@ -19,7 +20,10 @@ EIGHT_BITS = ("u8", "s8", "f8_e5m2", "f8_e4m3")
 def _static_attrs(
     block: str, x: Value, scales: Any, zero_points: Any, axis: int | None
 ) -> dict[str, Any]:
-    values = np.asarray(scales, np.float64).ravel()
+    try:
+        values = np.asarray(scales, np.float64).ravel()
+    except (TypeError, ValueError):
+        raise TypeError(f"{block}: scales must be numbers, got {scales!r}") from None
     if values.size == 0 or not np.isfinite(values).all() or (values <= 0).any():
         raise InvalidArgumentsError(f"{block}: scales must be positive, got {scales!r}")
     attrs: dict[str, Any] = {"scales": values.tolist()}
@@ -49,7 +53,10 @@ def _dynamic(
     shape, given = need_rank(block, "x", x), need_rank(block, "scales", scales)
     attrs: dict[str, Any] = {"qtype": "per_tensor"}
     if group_shape is not None or (len(given) == len(shape) >= 2):
-        group = _groups(block, shape, given) if group_shape is None else tuple(group_shape)
+        if group_shape is None:
+            group = _groups(block, shape, given)
+        else:
+            group = need_integers(f"{block}: group_shape", group_shape)
         grouped = [i for i, g in enumerate(group) if g > 1]
         last = (grouped or [len(group) - 1])[-1]
         attrs = {"qtype": "per_group", "group_shape": group, "axis": last}

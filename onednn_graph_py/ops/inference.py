@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from ..base.arguments import need_instance
 from ..base.errors import InvalidGraphOpError, UnimplementedError
 from ..base.linked import linked_version
 from .attributes import normalize
@@ -40,6 +41,8 @@ def make_call(
 ) -> Call:
     """Make a `Call`, and check each attribute by itself; see `infer_outputs`."""
     label = label_of(row.kind, name, id)
+    need_instance(f"{label}: inputs", inputs, Sequence)
+    need_instance(f"{label}: attrs", attrs or {}, Mapping)
     try:
         schema = row.at(version or linked_version())
     except LookupError as e:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from .. import _core
+from ..base.arguments import need_instance
 from .describe import aligned, version_text
 from .schema import OpSchema
 from .table import OPS
@@ -12,6 +13,7 @@ from .terms import Version
 
 def row(kind: str) -> OpSchema:
     """Return the row of a kind, in its newest form; raise if oneDNN has no such kind."""
+    need_instance("kind", kind, str)
     if kind not in OPS:
         _core.op(0, kind)  # raises, and names the nearest kind
     return OPS[kind]

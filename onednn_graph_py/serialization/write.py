@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from .._core import UNKNOWN_DIM
+from ..base.arguments import need_instance
 from ..base.errors import InvalidGraphError
 from ..base.linked import version
 from ..base.text.files import write_whole
@@ -123,6 +124,7 @@ def to_json(graph: GraphBuilder | GraphDocument) -> str:
     '"version": "3.7.2",'
     """
     document = from_builder(graph) if isinstance(graph, GraphBuilder) else graph
+    need_instance("to_json: graph", document, GraphDocument, GraphBuilder)
     if not document.graph:
         raise InvalidGraphError("a graph without ops can't be written as JSON")
     fields: dict[str, Any] = {"version": document.version, "engine_kind": document.engine_kind}

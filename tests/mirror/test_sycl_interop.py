@@ -663,7 +663,7 @@ def test_only_allocators_of_sycl_are_taken(setup):
     for wrong in (None, object(), print):
         with pytest.raises(TypeError, match=r"allocator of sycl_interop.make_allocator"):
             sycl_interop.make_engine_with_allocator(setup.queue, None, wrong)
-    with pytest.raises(ValueError, match="usm_type must be one of shared, host, device"):
+    with pytest.raises(ValueError, match="usm_type must be one of 'shared', 'host', 'device'"):
         sycl_interop.make_usm_allocator("unified")
 
 

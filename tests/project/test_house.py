@@ -22,7 +22,7 @@ PACKAGE = "onednn_graph_py"
 FACE = "__init__"
 
 LAYERS = {
-    "base": "errors _enums loading linked dtypes text arguments _dpctl ocl_interop sycl_interop processes"
+    "base": "errors _enums loading linked text arguments dtypes _dpctl ocl_interop sycl_interop processes"
             " refusals",
     "ops": "",
     "machine": "hardware",

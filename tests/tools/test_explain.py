@@ -332,7 +332,7 @@ def test_a_dict_goes_through_json(found):
 
 
 def test_wrong_arguments_are_refused():
-    with pytest.raises(TypeError, match="expected a CompiledGraph or a GraphBuilder, got str"):
+    with pytest.raises(TypeError, match="model must be a CompiledGraph or GraphBuilder, got str"):
         og.explain("model")
 
 

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import itertools
 import numbers
-import operator
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ... import _core
+from ...base.arguments import need_callable, need_instance, need_integers
 from ...base.dtypes import data_type_of, dtype_name
 from ...base.errors import (
     InvalidArgumentsError,
@@ -178,14 +178,14 @@ class GraphBuilder(BuilderMethods):
             raise InvalidArgumentsError(f"input {made!r}: there is an input of this name")
         if shape is None:
             raise InvalidShapeError(f"input {made!r}: the number of dims must be known")
-        dims = _whole_numbers(shape, f"input {made!r}: shape")
+        dims = need_integers(f"input {made!r}: shape", shape)
         if any(d < -1 for d in dims):
             raise InvalidShapeError(
                 f"input {made!r}: dims must be -1 (not known) or not negative, got {list(dims)}"
             )
         value = Value(self, dims, dtype_name(dtype), made)
         if strides is not None:
-            value.strides = _whole_numbers(strides, f"input {made!r}: strides")
+            value.strides = need_integers(f"input {made!r}: strides", strides)
             if len(value.strides) != len(dims) or not is_whole(dims):
                 raise InvalidShapeError(
                     f"input {made!r}: strides must be one for each of {len(dims)} known dims, got "
@@ -225,8 +225,8 @@ class GraphBuilder(BuilderMethods):
         Raises
         ------
         InvalidArgumentsError
-            oneDNN does not have the array's data type, and `dtype` is not given; or `copy` is
-            False, and the array can't be used where it lies.
+            oneDNN does not have the array's data type, and `dtype` is not given; rows differ in
+            length; or `copy` is False, and the array can't be used where it lies.
         InvalidDataTypeError
             `dtype` can't hold the values.
 
@@ -241,7 +241,10 @@ class GraphBuilder(BuilderMethods):
         made = self._named(name, f"constant{len(self.contents.constants)}")
         given: Any = array
         only_dlpack = hasattr(given, "__dlpack__") and not hasattr(given, "__array__")
-        values = np.from_dlpack(given) if only_dlpack else np.asarray(given)
+        try:
+            values = np.from_dlpack(given) if only_dlpack else np.asarray(given)
+        except ValueError as e:  # rows of several lengths
+            raise InvalidArgumentsError(f"constant {made!r}: {e}") from None
         if dtype is None:
             dtype = data_type_of(values.dtype).name
         else:
@@ -283,16 +286,15 @@ class GraphBuilder(BuilderMethods):
         self.contents.outputs = outputs
 
     def _own(self, value: Any, what: str) -> Value:
-        if not isinstance(value, Value):
-            raise TypeError(f"{what} must be a Value, got {type(value).__name__}")
-        if value.builder is not self:
-            raise InvalidArgumentsError(f"{what}: {value!r} belongs to another GraphBuilder")
-        if value.stale:
+        own: Value = need_instance(what, value, Value)
+        if own.builder is not self:
+            raise InvalidArgumentsError(f"{what}: {own!r} belongs to another GraphBuilder")
+        if own.stale:
             raise InvalidArgumentsError(
-                f"{what}: {value!r} shares memory with what was written in place at {value.stale}, "
+                f"{what}: {own!r} shares memory with what was written in place at {own.stale}, "
                 "which a model can't do; write x = x + y there instead of x += y"
             )
-        return value
+        return own
 
     def _operand(self, given: ValueLike, like: Value | None = None) -> Value:
         """Return a value; turn an array, or a number with the type of `like`, into a constant."""
@@ -443,8 +445,7 @@ class GraphBuilder(BuilderMethods):
         several threads at once if the model is called so. A model pickles if its functions do.
         Files of graphs can't hold host steps.
         """
-        if not callable(function):
-            raise TypeError(f"call: function must be callable, got {type(function).__name__}")
+        need_callable("call: function", function)
         full = self._named(name)
         label = label_of("Call", full)
         with self._operands(values, lambda i, v: self._taken(label, i, v)) as taken:
@@ -493,8 +494,7 @@ class GraphBuilder(BuilderMethods):
         """
         full = self._named(name)
         label = label_of("Update", full)
-        if not callable(function):
-            raise TypeError(f"update: function must be callable, got {type(function).__name__}")
+        need_callable("update: function", function)
         self._own(target, f"{label}: target")
         if not target.updated or target.id in readers_of(self):
             raise InvalidArgumentsError(
@@ -682,7 +682,7 @@ def _declared(label: str, outputs: Any) -> list[tuple[tuple[int, ...], str]]:
             f"{label}: outputs must be pairs of shape and data type, got {outputs!r}"
         ) from None
     for i, (shape, dtype) in enumerate(pairs):
-        dims = _whole_numbers(shape, f"{label}: the shape of output {i}")
+        dims = need_integers(f"{label}: the shape of output {i}", shape)
         if any(d < -1 for d in dims):
             raise InvalidShapeError(
                 f"{label}: dims of output {i} must be -1 (unknown) or not negative, got "
@@ -697,10 +697,8 @@ def _declared(label: str, outputs: Any) -> list[tuple[tuple[int, ...], str]]:
 
 def _check_name(name: object) -> None:
     """Raise unless oneDNN and files support a name."""
-    if not isinstance(name, str):
-        raise TypeError(f"a name must be a str, got {type(name).__name__}")
     try:
-        name.encode()
+        need_instance("a name", name, str).encode()
     except UnicodeEncodeError:
         raise InvalidArgumentsError(
             f"the name {name!r} has half of a surrogate pair in it, which UTF-8 can't hold"
@@ -710,15 +708,6 @@ def _check_name(name: object) -> None:
 def _free_name(stem: str, first: int, taken: Container[str]) -> str:
     """Return ``stem`` with the first number that makes a free name."""
     return next(n for i in itertools.count(first) if (n := f"{stem}{i}") not in taken)
-
-
-def _whole_numbers(values: Sequence[int], what: str) -> tuple[int, ...]:
-    if isinstance(values, (str, bytes)):
-        raise TypeError(f"{what} must be a sequence of ints, got {values!r}")
-    try:
-        return tuple(operator.index(v) for v in values)
-    except TypeError:
-        raise TypeError(f"{what} must be a sequence of ints, got {values!r}") from None
 
 
 def readers_of(builder: GraphBuilder, nodes: Sequence[Node] | None = None) -> Readers:

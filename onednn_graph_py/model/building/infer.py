@@ -2,7 +2,8 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from ...base.errors import InvalidShapeError, OneDNNError, reworded
+from ...base.errors import InvalidArgumentsError, InvalidShapeError, OneDNNError, reworded
+from ...base.text.names import did_you_mean
 from ...ops.tensor_spec import TensorSpec
 from ...ops.terms import shape_text
 from .builder import GraphBuilder
@@ -12,8 +13,17 @@ from .value import Node, is_whole
 def known_shapes(
     builder: GraphBuilder, input_shapes: Mapping[str, Sequence[int]] | None
 ) -> dict[int, tuple[int, ...]]:
-    """Return the inputs' shapes by id, some given by name; raise if a dim stays unknown."""
+    """Return the inputs' shapes by id, some given by name; raise if a dim stays unknown.
+
+    - raises `InvalidArgumentsError`: there is no input of a name
+    - raises `InvalidShapeError`: a dim is unknown, or a shape is not as declared
+    """
     known: dict[int, tuple[int, ...]] = {}
+    names = [v.name for v in builder.inputs]
+    for name in input_shapes or ():
+        if name not in names:
+            hint = did_you_mean(name, names) or f"; there are: {', '.join(names)}"
+            raise InvalidArgumentsError(f"there is no input {name!r}{hint}")
     for value in builder.inputs:
         shape = (input_shapes or {}).get(value.name, value.shape)
         if shape is None or not is_whole(shape):
@@ -21,8 +31,25 @@ def known_shapes(
                 f"input {value.name!r}: its shape must be given, as dims are unknown: "
                 f"{shape_text(value.shape)}"
             )
+        require_fit(f"input {value.name!r}", value.shape or (), shape)
         known[value.id] = tuple(shape)
     return known
+
+
+def require_fit(what: str, declared: Sequence[int], shape: Sequence[int]) -> None:
+    """Raise InvalidShapeError if a shape does not fit the declared one."""
+    difference = ""
+    if len(declared) != len(shape):
+        difference = f"expected {len(declared)} dims, got {len(shape)}"
+    for i, (expected, given) in enumerate(zip(declared, shape, strict=False)):
+        if not difference and (given < 0 or expected not in (-1, given)):
+            wanted = expected if expected >= 0 else "a dim that is not negative"
+            difference = f"expected {wanted} in dim {i}, got {given}"
+    if difference:
+        raise InvalidShapeError(
+            f"{what} must have the shape {shape_text(tuple(declared))}, got "
+            f"{shape_text(tuple(shape))}: {difference}"
+        )
 
 
 def infer_shapes(

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from ...base.arguments import need_instance, need_whole
 from ...base.dtypes import HOST_DTYPES
 from ...ops.lookup import row
 from ...reference import round_to
@@ -275,9 +276,13 @@ def fill_inputs(
 
     Raises
     ------
+    InvalidArgumentsError
+        There is no input of a name in `shapes`, or the seed is negative.
     InvalidShapeError
-        Dims are unknown.
+        Dims are unknown, or shapes do not fit the inputs.
     """
+    need_instance("fill_inputs: builder", builder, GraphBuilder)
+    seed = need_whole("fill_inputs: seed", seed, 0)
     known = known_shapes(builder, shapes)
     fills = fills_of(builder, known)
     return [

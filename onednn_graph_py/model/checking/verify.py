@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.arguments import need_whole
 from ..building.constant_arrays import unpacked
 from ..running.model import CompiledGraph
 from .expected import Expected, OutputCheck, Verification, reference_values
@@ -42,9 +43,9 @@ def verify(model: CompiledGraph, *inputs: Any, seed: int = 0, **named: Any) -> V
     Raises
     ------
     OneDNNError, TypeError
-        As in a call.
+        As in a call, or the seed is negative.
     """
-    builder = model.builder
+    builder, seed = model.builder, need_whole("verify: seed", seed, 0)
     if inputs or named:
         given = [np.asarray(a) for a in model.ordered(inputs, named)]
         return _verified(model, given, seed)

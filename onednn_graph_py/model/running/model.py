@@ -12,14 +12,15 @@ from typing import Any, NamedTuple, SupportsIndex
 
 from ... import _core
 from ...base import _dpctl
-from ...base.arguments import need_whole
+from ...base.arguments import need_instance, need_integers, need_whole
 from ...base.dtypes import HOST_DTYPES
-from ...base.errors import InvalidArgumentsError, InvalidShapeError, UnimplementedError
+from ...base.errors import InvalidArgumentsError, UnimplementedError
 from ...base.processes.forked import renew_in_forks, warn_of_one_thread
 from ...machine.constant_cache import count_dropped
 from ...ops.terms import shape_text
 from ..building.attached_methods import ModelMethods
 from ..building.builder import GraphBuilder
+from ..building.infer import require_fit
 from ..building.value import Value, is_whole
 from ..planning import (
     Check,
@@ -178,17 +179,6 @@ class _Counters:
             self.copies += 1
 
 
-def _difference(declared: Sequence[int], shape: Sequence[int]) -> str:
-    """Say how a shape does not fit the declared one; nothing if it fits."""
-    if len(declared) != len(shape):
-        return f"expected {len(declared)} dims, got {len(shape)}"
-    for i, (expected, given) in enumerate(zip(declared, shape, strict=True)):
-        if given < 0 or expected not in (-1, given):
-            wanted = expected if expected >= 0 else "a dim that is not negative"
-            return f"expected {wanted} in dim {i}, got {given}"
-    return ""
-
-
 class _Compiling:
     """A compilation that one thread does, and for which others wait."""
 
@@ -330,6 +320,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         if threads is not None:
             threads = need_whole("threads", threads)
         max_shapes = need_whole("max_shapes", max_shapes)
+        need_instance("name", name, str)
         self.name = name
         if queue is None:
             engine_of(builder.engine_kind)  # raises without a device, even if only calls compile
@@ -456,7 +447,8 @@ class CompiledGraph(_core._model_base, ModelMethods):
         *shapes : sequence of int
             Shapes of the inputs, if the model has unknown dims.
         """
-        chosen = tuple(tuple(s) for s in shapes) or tuple(v.shape or () for v in self.inputs)
+        given = tuple(need_integers(f"{self.name}: a shape", s) for s in shapes)
+        chosen = given or tuple(v.shape or () for v in self.inputs)
         plan = self.specialization(chosen).plan
         return tuple(
             Step(
@@ -676,13 +668,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
                 f"{self.name}: expected {len(inputs)} inputs, got {len(shapes)}"
             )
         for value, shape in zip(inputs, shapes, strict=True):
-            declared = value.shape or ()
-            difference = _difference(declared, shape)
-            if difference:
-                raise InvalidShapeError(
-                    f"{self.name}: input {value.name!r} must have the shape "
-                    f"{shape_text(declared)}, got {shape_text(shape)}: {difference}"
-                )
+            require_fit(f"{self.name}: input {value.name!r}", value.shape or (), shape)
 
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
@@ -836,7 +822,11 @@ def assert_fused(model: CompiledGraph, partitions: int = 1, *shapes: Sequence[in
     ------
     AssertionError
         It runs in more or fewer partitions, or partly in NumPy; the message lists its steps.
+    InvalidArgumentsError, InvalidShapeError
+        `partitions` is no number, or the shapes don't fit.
     """
+    need_instance("assert_fused: model", model, CompiledGraph)
+    need_whole("assert_fused: partitions", partitions, 0)
     steps = [s for s in model.steps(*shapes) if s.implementation != "constant"]
     if len(steps) == partitions and all(s.implementation == "oneDNN" for s in steps):
         return

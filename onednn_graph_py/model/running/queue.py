@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ... import _core
 from ...base import _dpctl, sycl_interop
+from ...base.arguments import need_instance
 from ...base.errors import InvalidArgumentsError, UnimplementedError
 
 # If kinds of memory are mixed, the first one here wins, as in SYCL's array libraries.
@@ -105,8 +106,7 @@ class ModelQueue:
                 raise InvalidArgumentsError(
                     f"{what}: SYCL finds no {kind} device here: {error}"
                 ) from None
-        if not isinstance(queue, dpctl.SyclQueue):
-            raise TypeError(f"{what}: queue must be a dpctl.SyclQueue, got {type(queue).__name__}")
+        need_instance(f"{what}: queue", queue, dpctl.SyclQueue)
         device = queue.sycl_device
         if not {"cpu": device.is_cpu, "gpu": device.is_gpu}[kind]:
             raise InvalidArgumentsError(
@@ -164,16 +164,8 @@ class ModelQueue:
 
     def events(self, deps: Sequence[Event], what: str) -> list[Event]:
         """Return `deps` as a list, after checking that all are events."""
-        if not isinstance(deps, (list, tuple)):
-            raise TypeError(
-                f"{what}: deps must be a list or tuple of dpctl.SyclEvent, got "
-                f"{type(deps).__name__}"
-            )
-        for one in deps:
-            if not isinstance(one, self._dpctl.SyclEvent):
-                raise TypeError(
-                    f"{what}: deps: expected a dpctl.SyclEvent, got {type(one).__name__}"
-                )
+        for one in need_instance(f"{what}: deps", deps, list, tuple):
+            need_instance(f"{what}: an entry of deps", one, self._dpctl.SyclEvent)
         return list(deps)
 
     def submitted_before(self, arrays: Iterable[object]) -> list[Event]:

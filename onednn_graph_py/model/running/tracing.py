@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from ...base.arguments import need_choice, need_whole
+from ...base.arguments import need_callable, need_choice, need_whole
 from ...base.dtypes import dtype_name
 from ...base.errors import InvalidDataTypeError
 from ...base.processes.forked import renew_in_forks
@@ -99,7 +99,7 @@ def trace(
     Raises
     ------
     TypeError
-        The function returns something else.
+        `function` can't be called, or returns something else.
     OneDNNError
         An op is invalid; the traceback shows the function's line.
 
@@ -109,6 +109,7 @@ def trace(
     >>> b.outputs
     {'output0': <Value f32 2x4>}
     """
+    need_callable("trace: function", function)
     builder = GraphBuilder(engine_kind, fpmath_mode, apply_to_int=apply_to_int)
     _traced(builder, function, specs, dtype)
     return builder
@@ -200,6 +201,7 @@ class Jitted:
         options: dict[str, Any],
         dtype: str | None = None,
     ) -> None:
+        need_callable("jit: function", function)
         maxsize = need_whole("jit: maxsize", maxsize)
         functools.update_wrapper(self, function)
         self._function = function

@@ -69,10 +69,6 @@ def _math_mode(text: str) -> str:
     return text
 
 
-def _threads(count: int) -> int:
-    return need_whole("threads", count)
-
-
 def _listed(given: str | Sequence[str]) -> list[str]:
     return given.split(",") if isinstance(given, str) else list(given)
 
@@ -85,7 +81,9 @@ def settings_of(
     """Check the settings to vary; return all combinations, the last setting changing fastest."""
     counts = [threads] if isinstance(threads, int) else threads
     isas: Sequence[str | None] = [*dict.fromkeys(map(_isa, _listed(isa)))] or [None]
-    numbers: Sequence[int | None] = [*dict.fromkeys(map(_threads, counts))] or [None]
+    numbers: Sequence[int | None] = [*dict.fromkeys(need_whole("threads", n) for n in counts)] or [
+        None
+    ]
     modes: Sequence[str | None] = [*dict.fromkeys(map(_math_mode, _listed(fpmath)))] or [None]
     made = [Setting(*each) for each in itertools.product(isas, numbers, modes)]
     return [replace(setting, label=_label(setting, (isas, numbers, modes))) for setting in made]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...base.arguments import need_instance
 from ...base.errors import InvalidArgumentsError, OneDNNError
 from ...base.linked import version
 from ...base.loading.openmp_waiting import loaded_before
@@ -289,14 +290,11 @@ def explain(
     >>> e.steps[0].label, e.steps[0].kernels[0].kind, e.steps[0].work.operations
     ('MatMul + ReLU', 'matmul', 1056)
     """
-    if isinstance(model, CompiledGraph):
-        subject = _of_model(model, shapes)
-    elif isinstance(model, GraphBuilder):
+    need_instance("explain: model", model, CompiledGraph, GraphBuilder)
+    if isinstance(model, GraphBuilder):
         subject = _of_builder(model, shapes)
     else:
-        raise TypeError(
-            f"explain: expected a CompiledGraph or a GraphBuilder, got {type(model).__name__}"
-        )
+        subject = _of_model(model, shapes)
     kernels = None
     if subject.model is not None:
         (kernels,) = kernels_of([job_of(subject.model, subject.shapes)], timeout=timeout)

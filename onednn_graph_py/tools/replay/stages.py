@@ -60,13 +60,14 @@ def _files(where: str) -> list[str]:
     return [where]
 
 
-def cases_of(places: Iterable[str]) -> list[Case]:
+def cases_of(places: str | Iterable[str]) -> list[Case]:
     """Find the cases of files, folders with all below, and patterns such as ``dumps/**/*.json``.
 
+    - `places`: one, or several
     - raises `InvalidArgumentsError`: a folder or pattern has no JSON file
     """
     made = []
-    for place in places:
+    for place in [places] if isinstance(places, str) else places:
         files = _files(place)
         if not files:
             raise InvalidArgumentsError(f"{place}: there is no JSON file")

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ...base.arguments import need_whole
+from ...base.arguments import need_instance, need_whole
 from ...base.errors import InvalidArgumentsError
 from ...serialization import GraphDocument, to_json
 from .resize import shrink_dims
@@ -130,6 +130,7 @@ def shrink(
     >>> [op.kind for op in made.graph], made.graph[0].inputs[0].shape
     (['Abs'], (1, 1))
     """
+    need_instance("shrink: document", document, GraphDocument)
     tries = need_whole("tries", tries)
     with contextlib.ExitStack() as stack:
         if isinstance(predicate, str):
