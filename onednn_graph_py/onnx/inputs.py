@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..base.arguments import need_integers, need_whole
 from ..base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
+from ..base.text.names import did_you_mean
 from ..model.running.arrays import by_name
 from ..ops.terms import shape_text
 from .tensors import Shape
@@ -70,7 +72,7 @@ class InputCheck:
             if isinstance(dim, int):
                 made.append(dim)
             elif dim in sizes:
-                made.append(int(sizes[dim]))
+                made.append(need_whole(f"{model}: dim {dim}", sizes[dim], 0))
             else:
                 raise InvalidArgumentsError(
                     f"{model}: input {self.name!r} needs a size for {dim or 'a dim without name'!r}"
@@ -133,6 +135,11 @@ class Inputs:
 
     def shapes_for(self, sizes: Mapping[str, int]) -> dict[str, Shape]:
         """Return the shapes for sizes of named dims."""
+        known = {d for n in self.required for d in self.checks[n].dims or () if isinstance(d, str)}
+        for name in sizes:
+            if name not in known:
+                hint = did_you_mean(name, known) or f"; there are: {', '.join(sorted(known))}"
+                raise InvalidArgumentsError(f"{self.model}: there is no dim {name!r}{hint}")
         return {n: self.checks[n].shape_for(self.model, sizes) for n in self.required}
 
     def shapes(self, given: Any) -> tuple[Shape, ...]:
@@ -146,7 +153,7 @@ class Inputs:
             return tuple(self.shapes_for({}).values())
         if isinstance(given, Mapping):
             _, given = self.ordered((), given)
-        made = tuple(tuple(int(d) for d in s) for s in given)
+        made = tuple(need_integers(f"{self.model}: a shape", s) for s in given)
         if len(made) != len(checks):
             raise InvalidArgumentsError(
                 f"{self.model}: expected the shapes of {len(checks)} inputs, got {len(made)}"

@@ -229,10 +229,6 @@ def job_of(model: CompiledGraph, shapes: tuple[tuple[int, ...], ...]) -> Job:
     return Job(builder, {**model.options, "threads": model.threads}, shapes, paces())
 
 
-def _environment() -> dict[str, str]:
-    return {**quiet(), **instructions(), "ONEDNN_VERBOSE": "profile_exec"}
-
-
 def _counted(partition: LoggedPartition) -> dict[LoggedPrimitive, tuple[int, float]]:
     """Return the number of runs of each primitive, in order, and their seconds together."""
     counts = Counter(primitive for primitive, _ in partition.primitives)
@@ -282,7 +278,8 @@ def kernels_of(jobs: Sequence[Job], *, timeout: float = 120.0) -> list[Kernels]:
     The time limit is that of a model in seconds.
     """
     capacity = _core.get_constant_tensor_cache_capacity("cpu")
-    with Isolated(*MODELS, environment=_environment()) as process:
+    environment = {**quiet(), **instructions(), "ONEDNN_VERBOSE": "profile_exec"}
+    with Isolated(*MODELS, environment=environment) as process:
         return [_kernels(process, job, capacity, timeout) for job in jobs]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ..base.arguments import need_callable
 from ..base.text.numbers import counted
 from ..frontends.division import grouped
 from ..frontends.report import Partitions, latest_steps, partitions_text
@@ -198,6 +199,8 @@ def report(compiled: Callable[..., Any] | None = None, *, seconds: float | None 
         Call each region for so long, with random inputs of its latest shapes, and report the times
         of its steps. By default nothing is called.
     """
+    if compiled is not None:
+        need_callable("report: compiled", compiled)
     graphs = [c for c in CAPTURED if compiled is None or _belongs(c, compiled)]
     recurrent: list[str] = []
     if isinstance(compiled, torch.nn.Module) and not capture.recurrent_layers_are_captured():

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -435,6 +435,8 @@ class Value(ArrayMethods, ValueMethods):
         InvalidIndexError
             There is no such axis.
         """
+        if not isinstance(axis, SupportsIndex):
+            raise TypeError(f"an axis must be an int, got {axis!r}")
         if not -self.ndim <= axis < self.ndim:
             raise InvalidIndexError(
                 f"axis {axis} is out of range for {self.ndim} dims, those of {self!r}"

@@ -52,7 +52,8 @@ def follows(model: CompiledGraph, written: Sequence[tuple[Value, Array]]) -> boo
             return False
     memory = [v.data for v in model.builder.constants if v.data is not None]
     kept = set(map(id, memory))
-    copies = [(v.data, e) for v, e in written if v.data is not None and not _same(v.data, e)]
+    pairs = [(v.data, e) for v, e in written if v.data is not None]
+    copies = [(own, e) for own, e in pairs if own.ctypes.data != e.ctypes.data]
     for shapes in model.sizes:
         plan = model.specialization(shapes).plan
         casts, others = _computed(plan, stale, {v.id for v in model.builder.constants})
@@ -77,10 +78,6 @@ def follows(model: CompiledGraph, written: Sequence[tuple[Value, Array]]) -> boo
 
 def _may_mask(shape: Sequence[int], scores: Sequence[int]) -> bool:
     return len(shape) > 1 and (shape[-1] == scores[-1] or -1 in (shape[-1], scores[-1]))
-
-
-def _same(array: Array, other: Array) -> bool:
-    return array.ctypes.data == other.ctypes.data
 
 
 def _computed(plan: Plan, stale: set[int], own: set[int]) -> tuple[dict[int, Array], set[int]]:
