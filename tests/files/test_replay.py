@@ -237,6 +237,7 @@ def test_files_folders_and_patterns_are_cases(tmp_path):
         (tmp_path / name).write_text("{}")
     names = [os.path.relpath(c.path, tmp_path) for c in cases_of([str(tmp_path)])]
     assert names == ["a.json", "b.json", "deep/c.json"]
+    assert cases_of(str(tmp_path)) == cases_of([str(tmp_path)])
     assert len(cases_of([str(tmp_path / "*.json")])) == 2
     assert len(cases_of([str(tmp_path / "**/*.json")])) == 3
     with pytest.raises(og.InvalidArgumentsError, match="there is no JSON file"):

@@ -592,6 +592,11 @@ def test_compile_prepares_sizes():
         loaded.compile()
     with pytest.raises(og.InvalidArgumentsError, match="needs a size for 'N'"):
         loaded.shapes()
+    with pytest.raises(og.InvalidArgumentsError, match="there is no dim 'M'; there are: N"):
+        loaded.shapes(N=3, M=4)
+    for bad in (-1, "3", 1.5):
+        with pytest.raises(og.InvalidArgumentsError, match="dim N must be a whole number"):
+            loaded.shapes(N=bad)
 
 
 def test_a_builder_can_be_saved_and_explained():

@@ -1215,6 +1215,7 @@ bad_shape(
     "quantize: scales must have 1 dim, as oneDNN can't quantize groups, got 2x8",
     lambda: og.blocks.quantize((v := inputs(*X, (2, 8)))[0], "s8", v[1]),
 )
+type_error("quantize: scales must be numbers, got 'a'", quantize, X, "s8", "a")
 INT8 = (((4, 8), "s8"),)
 bad_data_type("dequantize: x must be u8 or .*, got f32", dequantize, X, 0.5)
 bad_data_type("dequantize: dtype must be f32 .*s32", dequantize, INT8, 0.5, dtype="s32")
@@ -1228,6 +1229,52 @@ says = "Dequantize.: input 1 .*1 element for per_tensor, got 4x8"
 bad_op(says, dequantize, (((2, 4, 8), "s8"), (4, 8)))
 for shape in ((2, 3), (2, 3, 4), (1, 2, 3, 4, 5, 6)):
     bad_shape("global_avg_pool: x", block, "global_avg_pool", (shape,))
+
+# -- builders, models and the functions around them
+
+
+def built(shape=(2, 3), **options) -> og.CompiledGraph:
+    b = og.GraphBuilder()
+    b.output(b.input(shape, name="x").relu())
+    return b.compile(**options)
+
+
+X_GRAPH = og.GraphBuilder()
+X_GRAPH.output(X_GRAPH.input((2, 3), name="x").relu())
+fill, unpack = og.fill_inputs, og.dtypes.unpack_int4
+for bad in (0, 1.5, "2", True):
+    whole = f"must be a whole number, at least 1, got {bad!r}"
+    for option in ("threads", "max_shapes"):
+        bad_argument(f"^{option} {whole}", built, **{option: bad})
+    bad_argument(f"jit: maxsize {whole}", og.jit(maxsize=bad), abs)
+type_error("name must be a str, got int", built, name=3)
+type_error("a data type is needed, got None", og.GraphBuilder().input, (2, 3), None)
+type_error("kind must be a str, got int", og.GraphBuilder().op, 3)
+bad_argument("constant 'c': .*inhomogeneous", og.GraphBuilder().constant, [[1], [1, 2]], name="c")
+type_error("an axis must be an int, got 'a'", lambda: X_GRAPH.inputs[0].squeeze("a"))
+type_error("trace: function must be callable, got NoneType", og.trace, None)
+type_error("jit: function must be callable, got int", og.jit, 3)
+type_error("assert_fused: model must be a CompiledGraph", og.assert_fused, None)
+bad_argument("partitions must be a whole number", lambda: og.assert_fused(built(), (2, 3)))
+type_error("a shape must be a sequence of ints, got 3", lambda: built().steps(3))
+type_error("fill_inputs: builder must be a GraphBuilder, got Comp", lambda: fill(built()))
+bad_argument("fill_inputs: seed must be", fill, X_GRAPH, "a")
+bad_argument("there is no input 'y'; there are: x", fill, X_GRAPH, shapes={"y": (2, 3)})
+bad_shape("'x' must have the shape 2x3, got 2x4", fill, X_GRAPH, shapes={"x": (2, 4)})
+bad_argument("verify: seed must be", lambda: built().verify(seed=-1))
+type_error("explain: model must be a CompiledGraph or GraphBuilder", og.explain, None)
+type_error("to_json: graph must be a GraphDocument", og.serialization.to_json, None)
+type_error("shrink: document must be", og.shrinking.shrink, X_GRAPH, "mismatch")
+bad_argument("pack_int4: values must be integers", og.dtypes.pack_int4, ["ab"], "s4")
+bad_argument("data_type must be s4 or u4, got None", og.dtypes.pack_int4, [1], None)
+bad_argument("packed must be uint8, got int64", unpack, [1], [1], "s4")
+type_error("unpack_int4: shape must be a sequence of ints", unpack, np.zeros(1, np.uint8), 2, "s4")
+bad_shape("unpack_int4: shape", unpack, np.zeros(0, np.uint8), [-1, 0], "s4")
+KV = og.blocks.kv_cache
+type_error("kv_cache: b must be a GraphBuilder", KV, 3, layers=1, batch=1, heads=1, size=2)
+cache = KV(CACHED := og.GraphBuilder(), layers=1, batch=1, heads=1, size=2)
+bad_argument("kv_cache: tokens must be a whole number", cache.allocate(4).arrays, 1.5)
+wrong("InvalidIndexError", "axis 5 is out of range", cache.positions, cache.length, axis=5)
 
 # -- ops.check
 
@@ -1323,6 +1370,8 @@ given = [((1, 2, 2, 8), "f32"), PICTURE[1]]
 bad_shape("window of 3 does not fit", check, "Convolution", given, WINDOW)
 bad_argument("did you mean 'Convolution'?", check, "Convolutoin", PICTURE)
 bad_argument("did you mean 'ReLU'?", check, "relu", ROWS)
+type_error("inputs must be a Sequence, got ndarray", check, "ReLU", ones(2, 3))
+type_error("attrs must be a Mapping, got list", check, "ReLU", ROWS, [1])
 says = r"op \(ReLU\): input 0 \(src\): expected a TensorSpec, .*got str"
 type_error(says, check, "ReLU", ["f32"])
 bad_op(r"^op 3 'act' \(ReLU\): must have 1 input", check, "ReLU", [], name="act", id=3)
