@@ -23,6 +23,9 @@ _CAPSULE_NAMES = {"SyclContext": b"SyclContextRef", "SyclQueue": b"SyclQueueRef"
 # Values of dpctl's DPCTLSyclUSMType; 0 is unknown.
 _USM_TYPES = {1: "device", 2: "shared", 3: "host"}
 
+USM_MEMORY = {"shared": "MemoryUSMShared", "host": "MemoryUSMHost", "device": "MemoryUSMDevice"}
+"""The classes of ``dpctl.memory``, by the kind of memory."""
+
 # The dpctl that is known to share its SYCL runtime with oneDNN.
 _loaded: tuple[Any, Any] | None = None
 

@@ -100,41 +100,32 @@ def make_allocator(
     if malloc is None or free is None:
         return _sycl.make_allocator(malloc, free, (None, None))
     what = "make_allocator"
-    allocate, release = malloc, free
     spare = _UsmMemory("shared")
 
-    def malloc_at(size: int, alignment: int, device: int, context: int) -> int:
-        address = allocate(
-            size,
-            alignment,
+    def objects(device: int, context: int) -> tuple[Device, Context]:
+        return (
             _dpctl.object_at(device, "SyclDevice", what),
             _dpctl.object_at(context, "SyclContext", what),
         )
+
+    def malloc_at(size: int, alignment: int, device: int, context: int) -> int:
+        address = malloc(size, alignment, *objects(device, context))
         _dpctl.require_usm(address, context, "make_allocator: what malloc returned")
         return address
 
     def spare_at(size: int, alignment: int, device: int, context: int) -> int:
-        return spare.malloc(
-            size,
-            alignment,
-            _dpctl.object_at(device, "SyclDevice", what),
-            _dpctl.object_at(context, "SyclContext", what),
-        )
+        return spare.malloc(size, alignment, *objects(device, context))
 
     def freed_by(
         function: Callable[[int, Device, Context, Event | None], None],
     ) -> Callable[[int, int, int, int], None]:
         def free_at(address: int, device: int, context: int, event: int) -> None:
-            function(
-                address,
-                _dpctl.object_at(device, "SyclDevice", what),
-                _dpctl.object_at(context, "SyclContext", what),
-                _dpctl.object_at(event, "SyclEvent", what) if event else None,
-            )
+            done = _dpctl.object_at(event, "SyclEvent", what) if event else None
+            function(address, *objects(device, context), done)
 
         return free_at
 
-    return _sycl.make_allocator(malloc_at, freed_by(release), (spare_at, freed_by(spare.free)))
+    return _sycl.make_allocator(malloc_at, freed_by(free), (spare_at, freed_by(spare.free)))
 
 
 def make_usm_allocator(usm_type: str = "shared") -> _device_allocator:
@@ -158,9 +149,9 @@ class _UsmMemory:
     """Blocks of dpctl's memory, by address."""
 
     def __init__(self, usm_type: str) -> None:
-        kinds = {"shared": "MemoryUSMShared", "host": "MemoryUSMHost", "device": "MemoryUSMDevice"}
-        need_choice("make_usm_allocator: usm_type", usm_type, kinds)
-        self._make = getattr(importlib.import_module("dpctl.memory"), kinds[usm_type])
+        need_choice("make_usm_allocator: usm_type", usm_type, _dpctl.USM_MEMORY)
+        memory = importlib.import_module("dpctl.memory")
+        self._make = getattr(memory, _dpctl.USM_MEMORY[usm_type])
         self._blocks: dict[int, object] = {}
 
     def malloc(self, size: int, alignment: int, device: Device, context: Context) -> int:

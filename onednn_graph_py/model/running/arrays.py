@@ -49,7 +49,7 @@ class Converter:
                     f"{what}: packed {value.dtype} must be a flat contiguous uint8 array of "
                     f"{lt.get_mem_size()} bytes, got shape {array.shape}"
                 )
-            _check(what, array.shape, form.dims)
+            require_shape(what, array.shape, form.dims)
             self.copied(f"{what}: what is not packed")
             return pack_int4(_in_memory_order(array, lt, what), value.dtype)
         if array.dtype != form.dtype:
@@ -57,7 +57,7 @@ class Converter:
                 f"{what} must be {value.dtype} (NumPy's {form.dtype}), got {array.dtype}; convert "
                 "it with astype"
             )
-        _check(what, array.shape, form.dims)
+        require_shape(what, array.shape, form.dims)
         if value.updated and not array.flags.writeable:
             raise InvalidArgumentsError(f"{what} is read-only, and the model updates it")
         if form.fits(array):
@@ -80,7 +80,7 @@ class Converter:
             raise InvalidDataTypeError(
                 f"{what} must be {dtype} (NumPy's {form.dtype}), got {array.dtype}"
             )
-        _check(what, array.shape, form.dims)
+        require_shape(what, array.shape, form.dims)
         if not array.flags.writeable:
             raise InvalidArgumentsError(f"{what} is read-only")
         if not form.fits(array):
@@ -125,7 +125,8 @@ def _form_of(dtype: str, lt: _core.logical_tensor) -> _Form:
     return _Form(of, dims, tuple(s * of.itemsize for s in strides))
 
 
-def _check(what: str, given: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+def require_shape(what: str, given: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    """Raise InvalidShapeError unless a shape is the wanted one."""
     if given != wanted:
         raise InvalidShapeError(
             f"{what} must have the shape {shape_text(wanted)}, got {shape_text(given)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -582,17 +581,12 @@ class CompiledGraph(_core._model_base, ModelMethods):
 
     def _shapes_of(self, given: Any) -> tuple[tuple[int, ...], ...]:
         """Return a set of input shapes in the inputs' order."""
-        try:
-            if isinstance(given, Mapping):
-                given = self.ordered((), given)
-            elif len(self.inputs) == 1 and all(isinstance(d, SupportsIndex) for d in given):
-                given = [given]
-            return tuple(tuple(operator.index(d) for d in shape) for shape in given)
-        except TypeError:
-            raise TypeError(
-                f"{self.name}: prepare: expected the shapes of {len(self.inputs)} inputs, got "
-                f"{given!r}"
-            ) from None
+        need_instance(f"{self.name}: prepare: a set of shapes", given, Mapping, Sequence)
+        if isinstance(given, Mapping):
+            given = self.ordered((), given)
+        elif len(self.inputs) == 1 and all(isinstance(d, SupportsIndex) for d in given):
+            given = [given]
+        return tuple(need_integers(f"{self.name}: prepare: a shape", s) for s in given)
 
     def specialization(self, shapes: tuple[tuple[int, ...], ...]) -> Specialization:
         """Return the model for these shapes of its inputs; compile it for them if need be."""

@@ -14,8 +14,7 @@ import numpy.typing as npt
 from ... import _core
 from ...base import _dpctl, sycl_interop
 from ...base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError, reworded
-from ...ops.terms import shape_text
-from .arrays import Converter
+from .arrays import Converter, require_shape
 from .queue import (
     Event,
     Family,
@@ -448,11 +447,7 @@ def _require_same(what: str, lt: _core.logical_tensor, dtype: str, shape: tuple[
     wanted = lt.get_data_type().name
     if dtype != wanted:
         raise InvalidDataTypeError(f"{what} must be {wanted}, got {dtype}")
-    if shape != tuple(lt.get_dims()):
-        raise InvalidShapeError(
-            f"{what} must have the shape {shape_text(tuple(lt.get_dims()))}, got "
-            f"{shape_text(shape)}"
-        )
+    require_shape(what, shape, tuple(lt.get_dims()))
 
 
 def _overlap(a: _core.tensor, b: _core.tensor) -> bool:

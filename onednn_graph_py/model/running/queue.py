@@ -81,7 +81,6 @@ def _usm_ndarray() -> Any:
 Queue = Any
 Event = Any
 
-_MEMORY = {"shared": "MemoryUSMShared", "host": "MemoryUSMHost", "device": "MemoryUSMDevice"}
 _ALIGNMENT = 64
 
 # One engine for each device and context, as long as a model uses it.
@@ -131,7 +130,7 @@ class ModelQueue:
 
     def allocate(self, nbytes: int, usm_type: str) -> Any:
         """Return uninitialised memory (dpctl) of the device."""
-        return getattr(self._memory, _MEMORY[usm_type])(
+        return getattr(self._memory, _dpctl.USM_MEMORY[usm_type])(
             max(nbytes, 1), alignment=_ALIGNMENT, queue=self.queue
         )
 
