@@ -246,7 +246,8 @@ def _index(results: list[Result]) -> Iterator[str]:
     for row, what in titles().items():
         bad, measured = _versions(row, results)
         every = bool(bad) and set(bad) == set(measured)
-        seen = "all measured" if every else ", ".join(bad) or "none measured"
+        none = "none measured" if measured else "not measured"
+        seen = "all measured" if every else ", ".join(bad) or none
         rows.append((_link(row), _title(row, what), seen))
     yield "## Index\n"
     yield from markdown_table(("entry", "what is wrong", "oneDNN"), rows)
@@ -276,7 +277,9 @@ def _versions(row: str, results: list[Result]) -> tuple[dict[str, set[str]], dic
 def _seen(row: str, results: list[Result]) -> Iterator[str]:
     """Yield sentences about the versions that showed a row, and one of the outcomes."""
     bad, measured = _versions(row, results)
-    if not bad:
+    if not measured:
+        yield "No program of it was measured yet."
+    elif not bad:
         yield "No call of those measured showed it."
     else:
         isas = set().union(*bad.values())
@@ -301,8 +304,9 @@ def _section(row: str, what: str, results: list[Result]) -> Iterator[str]:
     defect = DEFECTS[row]
     yield f"## {row}\n"
     yield f"{_title(row, what)}.\n"
-    yield from _table(row, results)
-    yield ""
+    if any(row in r.defects for r in results):
+        yield from _table(row, results)
+        yield ""
     yield from _seen(row, results)
     if ROWS[row].hidden:
         yield ROWS[row].hidden
@@ -376,12 +380,15 @@ def _memory(results: list[Result]) -> Iterator[str]:
         yield f"[Graph](data/defects/{name}.json)."
         if known:
             yield known
-        yield ""
         expected = {r.isa for of in versions.values() for r in of}
-        cells = (
-            (column, _by_isa(_outcomes(name, of), expected)) for column, of in versions.items()
-        )
-        yield from markdown_table(("oneDNN", "outcome"), cells)
+        cells = [
+            (column, _by_isa(outcomes, expected))
+            for column, of in versions.items()
+            if (outcomes := _outcomes(name, of))
+        ]
+        if cells:
+            yield ""
+            yield from markdown_table(("oneDNN", "outcome"), cells)
         shown = benchdnn_that_fails(name, results)
         if shown is not None:
             yield f"\nbenchdnn shows it too:\n\n```sh\n{shown}\n```"

@@ -60,12 +60,18 @@ def attention_by_heads(group: Group, conditions: Conditions) -> bool:
     )
 
 
+def _products(group: Group) -> list[Op]:
+    """Return the products of attention, that of the scores first."""
+    products = [op for op in group.ops if op.kind == "MatMul"]
+    return sorted(products, key=lambda op: group.follows(op, _SOFTMAX))
+
+
 def _query_key_value(group: Group) -> tuple[tuple[int, ...], ...] | None:
     """Return the shapes of what attention reads, before it is reshaped; None if unknown."""
-    products = [op for op in group.ops if op.kind == "MatMul"]
+    products = _products(group)
     if not attention(group) or len(products) != 2:
         return None
-    scores, result = sorted(products, key=lambda op: group.follows(op, ("SoftMax",)))
+    scores, result = products
     if scores.inputs[1].dtype != result.inputs[1].dtype:
         return None
     read = (*scores.inputs[:2], result.inputs[1])
@@ -391,6 +397,31 @@ def attention_of_turned_shares(group: Group, op: Op, conditions: Conditions) -> 
     products = [o for o in group.ops if o.kind == "MatMul" and group.follows(o, _SOFTMAX)]
     turned = attention(group) and any(o.attr("transpose_a") for o in products)
     return turned and Hit("attention whose second product transposes its first input")
+
+
+@defect("oneDNN computes the SoftMax of attention along the keys, whatever its axis is", _ONCE)
+def attention_along_other_dims(group: Group, op: Op, conditions: Conditions) -> Answer:
+    last = op.attr("axis") in (-1, len(group.shape(op.inputs[0]) or ()) - 1)
+    return not last and attention_by_heads(group, conditions)
+
+
+@defect(
+    "oneDNN reads transposed queries of attention as if they were not transposed",
+    _ONCE,
+    Where(until=(3, 13)),
+    effect=WRONG | OUT_OF_BOUNDS,
+)
+def attention_of_transposed_queries(group: Group, op: Op, conditions: Conditions) -> Answer:
+    return attention_by_heads(group, conditions) and bool(_products(group)[0].attr("transpose_a"))
+
+
+@defect(
+    "oneDNN reads transposed values of attention as if they were not transposed",
+    _ONCE,
+    effect=WRONG | OUT_OF_BOUNDS,
+)
+def attention_of_transposed_values(group: Group, op: Op, conditions: Conditions) -> Answer:
+    return attention_by_heads(group, conditions) and bool(_products(group)[1].attr("transpose_b"))
 
 
 @defect(

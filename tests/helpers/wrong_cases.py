@@ -172,6 +172,21 @@ def attention_of_values(b, size, tokens=16):
 
 
 @written
+def attention_along(b, axis, heads=4):
+    """With a SoftMax over any dim."""
+    q, k, v = (b.input((2, heads, n, 32)) for n in (12, 20, 20))
+    b.output((q.matmul(k, transpose_b=True) / 8.0).softmax(axis=axis) @ v)
+
+
+@written
+def attention_of_turned(b, queries=False, keys=True, values=False, heads=4):
+    """With transposed operands."""
+    q, k, v = (b.input((2, heads, 16, 16)) for _ in range(3))
+    scores = q.matmul(k, transpose_a=queries, transpose_b=keys) / 4.0
+    b.output(scores.softmax(axis=-1).matmul(v, transpose_b=values))
+
+
+@written
 def attention_of_five_dims(b, query, key, mask=None, strides=None, queries=None):
     """Batches and heads; the strides of the values, and of the queries."""
     q, k = b.input((*query, 7, 16), strides=queries), b.input((*key, 9, 16))
@@ -723,6 +738,7 @@ class Row:
 
 ONLY_OLD = {"where": (OLD, before(AMX)), "elsewhere": (NEW, OPENMP, AMX)}
 BY_HEADS = {"where": (OPENMP, AVX512, AMX), "elsewhere": (OLD, NEW, before(AMX))}
+IN_HEADS = {"where": (OLD, OPENMP, AVX512, before(AMX), AMX), "elsewhere": (NEW,)}
 ONLY_NEW = {"where": (NEW, OPENMP, AMX), "elsewhere": (OLD, before(AMX))}
 FROM_AVX2 = {
     **ONLY_NEW,
@@ -969,6 +985,21 @@ ROWS = {
         (attention_of_strided(3), attention_of_stacked(3)),
         where=(before(AVX512), before(AMX)),
         elsewhere=(OLD, AVX512, AMX),
+    ),
+    "attention_along_other_dims": Row(
+        (attention_along(-2), attention_along(1)),
+        (attention_along(3), attention_along(-2, heads=2)),  # four heads, two threads
+        **IN_HEADS,
+    ),
+    "attention_of_transposed_queries": Row(
+        (attention_of_turned(queries=True), attention_of_turned(queries=True, keys=False)),
+        (attention_of_turned(keys=False), attention_of_turned(queries=True, heads=2)),
+        **ONLY_OLD,
+    ),
+    "attention_of_transposed_values": Row(
+        (attention_of_turned(values=True),),
+        (attention_of_turned(), attention_of_turned(values=True, heads=2)),
+        **IN_HEADS,
     ),
     "attention_of_wider_values": Row(
         (attention_of_values(48),), (attention_of_values(32),), **ONLY_OLD

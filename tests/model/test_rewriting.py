@@ -123,6 +123,21 @@ def softmax_below_another(b, x):
     return e / e.reduce_sum(axes=[2], keep_dims=True)
 
 
+def softmax_of_more_dims(b, x):
+    most = (x * np.full((1, 1, 1, 1), 0.5, np.float32)).reduce_max(axes=[2], keep_dims=True) * 2.0
+    e = (x - most).exp()
+    return e / e.reduce_sum(axes=[2], keep_dims=True)
+
+
+def normalized_to_more_dims(b, x):
+    return normalized(x, epsilon=np.full((1, 1, 1, 1), 0.5, np.float32))
+
+
+def sum_of_more_dims(b, x):
+    total = x.reduce_sum(axes=[1], keep_dims=False)
+    return (total * np.full((1, 1, 1), 3, np.float32))[:, None]
+
+
 @pytest.mark.parametrize(
     "write",
     [
@@ -132,6 +147,9 @@ def softmax_below_another(b, x):
         shifted_by_a_tensor,
         softmax_of_another_axis,
         softmax_below_another,
+        softmax_of_more_dims,
+        normalized_to_more_dims,
+        sum_of_more_dims,
     ],
 )
 def test_what_is_something_else_stays(write):
@@ -201,6 +219,18 @@ def layer_norm_of_numpy(x):
 
 def norm_of_numpy(x):
     return x / (np.linalg.norm(x, axis=1)[:, None, :] + 1)
+
+
+def norm_of_another_result(x):
+    fraction, whole = np.modf(x)
+    d = fraction - whole.mean(-1, keepdims=True)
+    return d / np.sqrt((d * d).mean(-1, keepdims=True) + np.float32(0.125))
+
+
+def test_two_results_of_one_op_are_not_equal():
+    x = 3 * noise(5, 11)
+    made = og.jit(norm_of_another_result)(x)
+    np.testing.assert_allclose(made, norm_of_another_result(x), rtol=2e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize(
@@ -602,6 +632,19 @@ def test_comparisons_that_broadcast_along_unknown_dims_make_booleans(part):
 
 
 @pytest.mark.parametrize("op", BINARY)
+@pytest.mark.parametrize("swapped", [False, True])
+def test_operands_of_fewer_dims_broadcast_along_unknown_dims(op, swapped):
+    arrays = drawn(3, 5, 7), drawn(1, 3, 5, 1)
+    b = og.GraphBuilder()
+    values = [b.input(shape) for shape in ((3, 5, -1), (1, -1, 5, 1))]
+    if swapped:
+        arrays, values = arrays[::-1], values[::-1]
+    b.output(getattr(b, op)(*values))
+    given = arrays[::-1] if swapped else arrays
+    np.testing.assert_allclose(b.compile()(*given), BINARY[op](*arrays), rtol=1e-6)
+
+
+@pytest.mark.parametrize("op", BINARY)
 @pytest.mark.parametrize(
     "shapes", [((3, 5, 1), (3, 1, 9)), ((1, 1, 6), (2, 5, 1)), ((4, 1), (6,)), ((2, 1, 3), (7, 3))]
 )
@@ -701,20 +744,3 @@ def test_four_dims_in_layouts_that_convolutions_choose_are_joined_as_they_are():
     assert join.outputs[0].ndim == 4
     made = b.compile()(x)
     np.testing.assert_array_equal(made[:, 32:], np.maximum(made[:, :32], 0))
-
-
-@pytest.mark.parametrize(("axis", "transposed"), [(-1, True), (2, True), (-2, False), (3, False)])
-def test_shares_that_are_turned_are_no_attention(axis, transposed):
-    """With two heads a thread or more, oneDNN divided by zero, or shared along the last dim."""
-    q, k, v = noise(2, 3, 12, 16), noise(2, 3, 20, 16), noise(2, 3, 12 if transposed else 20, 16)
-    b = og.GraphBuilder()
-    values = [b.input(a.shape) for a in (q, k, v)]
-    shares = values[0].matmul(values[1], transpose_b=True).softmax(axis=axis)
-    b.output(shares.matmul(values[2], transpose_a=transposed))
-    model = b.compile(threads=1)
-    assert ("StaticTranspose" in kinds(model)) == (transposed or axis != 3)
-    exact = q.astype(np.float64) @ k.astype(np.float64).swapaxes(-1, -2)
-    exact = np.exp(exact - exact.max(axis, keepdims=True))
-    exact /= exact.sum(axis, keepdims=True)
-    exact = (exact.swapaxes(-1, -2) if transposed else exact) @ v
-    np.testing.assert_allclose(model(q, k, v), exact, rtol=1e-4, atol=1e-5)

@@ -556,6 +556,32 @@ def test_a_tensor_that_a_partition_reads_twice_is_no_in_place_port():
     np.testing.assert_allclose(b.compile()(a, c), (y + c) * y, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("axis", "turned"), [(-1, "p"), (2, "p"), (-2, ""), (1, ""), (-1, "v"), (-1, "q"), (-2, "qv")]
+)
+def test_attention_along_any_dims_is_right(axis, turned):
+    """With two heads a thread or more, oneDNN divides by zero, or reads along other dims."""
+    q, k = noise(2, 3, 12, 16), noise(2, 3, 16, 16, seed=1)
+    v = noise(2, 3, 12 if "p" in turned else 16, 12 if turned == "q" else 16, seed=2)
+    given = [
+        x.swapaxes(-1, -2).copy() if n in turned else x
+        for n, x in zip("qkv", (q, k, v), strict=True)
+    ]
+    b = og.GraphBuilder()
+    values = [b.input(a.shape) for a in given]
+    scores = values[0].matmul(values[1], transpose_a="q" in turned, transpose_b=True)
+    shares = scores.softmax(axis=axis)
+    b.output(shares.matmul(values[2], transpose_a="p" in turned, transpose_b="v" in turned))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        model = b.compile(threads=1, slow_fusions="run")
+    exact = q.astype(np.float64) @ k.swapaxes(-1, -2)
+    exact = np.exp(exact - exact.max(axis, keepdims=True))
+    exact /= exact.sum(axis, keepdims=True)
+    exact = (exact.swapaxes(-1, -2) if "p" in turned else exact) @ v
+    np.testing.assert_allclose(model(*given), exact, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("strided", ["", "q", "k", "v", "qkv"])
 @pytest.mark.parametrize("made", [False, True])
 def test_attention_of_heads_behind_tokens_is_right(strided, made):

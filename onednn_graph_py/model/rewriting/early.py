@@ -8,7 +8,6 @@ from ..building.value import Node, Value, row_major
 from .products import is_behind_a_product
 from .rule import Ops, Rule, number_of
 
-_BEHIND_SHARES = ("TypeCast", "Quantize", "Dequantize", "Dropout")
 # Products of more factors than these round too often.
 _MOST_FACTORS = 8
 
@@ -102,27 +101,12 @@ def _with_its_dims_kept(ops: Ops, node: Node) -> bool:
         return False
     rank = len(ops.shapes[step.inputs[0].id])
     axes = sorted(int(a) % rank for a in step.attr("axes") or ())
-    if step.attr("keep_dims") or axes != [i for i, item in enumerate(index) if item is None]:
+    added = [i for i, item in enumerate(index) if item is None]
+    if step.attr("keep_dims") or axes != added or len(index) != rank:
         return False
     made = ops.op(step.kind, *step.inputs, axes=axes, keep_dims=True)
     for one in between:
         made = ops.again(one, *(made if number_of(v) is None else v for v in one.inputs))
-    return True
-
-
-def _with_turned_weights(ops: Ops, node: Node) -> bool:
-    """Let turned shares be no attention: by heads oneDNN crashes, or is wrong (3.7.2, 3.13.1)."""
-    x, *rest = node.inputs
-    maker, rank = ops.maker(x), len(ops.shapes[x.id])
-    while maker is not None and maker.kind in _BEHIND_SHARES:
-        maker = ops.maker(maker.inputs[0])
-    if maker is None or maker.kind != "SoftMax" or rank < 3:
-        return False
-    transposed = bool(node.attr("transpose_a"))
-    if not transposed and maker.attr("axis") in (-1, rank - 1):
-        return False
-    turned = ops.op("StaticTranspose", x, order=[*range(rank - 2), rank - 1, rank - 2])
-    ops.same((turned, *rest), transpose_a=not transposed)
     return True
 
 
@@ -132,6 +116,5 @@ EARLY = (
     Rule("with one scale", {"Dequantize", "Quantize"}, _with_one_scale),
     AS_PRODUCTS,
     Rule("with operands of one shape", ("Select",), _with_one_shape),
-    Rule("with turned weights", ("MatMul",), _with_turned_weights),
     Rule("with its dims kept", ("Slice",), _with_its_dims_kept),
 )

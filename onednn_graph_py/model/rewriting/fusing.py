@@ -116,7 +116,8 @@ def _as_layer_norm(ops: Ops, node: Node) -> bool:
             continue
         x, epsilon = found
         row = x.shape[-1:] if x.shape else ()
-        if row != (-1,) and all((p.shape, p.dtype) == (row, x.dtype) for p in parameters):
+        fits = x.shape == node.outputs[0].shape and row != (-1,)
+        if fits and all((p.shape, p.dtype) == (row, x.dtype) for p in parameters):
             attrs = {"keep_stats": False, "use_affine": bool(parameters), "epsilon": epsilon}
             ops.add("LayerNorm", (x, *parameters), node.outputs, attrs)
             return True
@@ -147,6 +148,8 @@ def _as_softmax(ops: Ops, node: Node) -> bool:
     largest = _largest(ops, most)
     if largest is None or not ops.equal(largest[0], x) or largest[1] != summed[1]:
         return False
+    if x.shape != powers.shape:  # a constant of more dims adds some
+        return False
     ops.add("SoftMax", (x,), node.outputs, {"axis": summed[1]})
     return True
 
@@ -161,7 +164,8 @@ def _as_rms_norm(ops: Ops, node: Node) -> bool:
         if found is None or len(found[0].shape or ()) < 2 or found[0].dtype != "f32":
             continue
         x, epsilon = found
-        if gamma is not None and gamma.shape != (x.shape or ())[-1:]:
+        row = (result.shape or ())[-1:]
+        if x.shape != result.shape or (gamma is not None and gamma.shape != row):
             continue
         scale = [] if gamma is None else [ops.cast(gamma, "f32")]
         wide = result if result.dtype == "f32" else ops.like(x)

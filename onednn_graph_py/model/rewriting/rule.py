@@ -65,6 +65,8 @@ class Ops:
         if any(node is None for node in makers):
             return False
         first, second = (node for node in makers if node is not None)
+        if [v is one for v in first.outputs] != [v is other for v in second.outputs]:
+            return False
         return first.signature == second.signature and all(
             map(self.equal, first.inputs, second.inputs)
         )

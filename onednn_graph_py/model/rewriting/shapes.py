@@ -85,7 +85,8 @@ def _without_slow_broadcasts(ops: Ops, node: Node) -> bool:
         return False
     dims = _without_kernel(sides[narrow], result)
     moves = node.outputs[0].dtype in FLOATS and (narrow or node.kind in _SYMMETRIC)
-    if moves and any(result[d] == -1 for d in dims):
+    has_all_dims = len(ops.shapes[full.id]) == len(result)
+    if moves and has_all_dims and any(result[d] == -1 for d in dims):
         # Unknown dims can't be repeated. Before all others, they need not be.
         order = [*sorted(sides[narrow]), *(d for d in range(len(result)) if d not in sides[narrow])]
         bare = len(result) - len(ops.shapes[operands[narrow].id])
