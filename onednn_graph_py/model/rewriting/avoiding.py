@@ -27,19 +27,14 @@ def _in_f32(ops: Ops, node: Node) -> bool:
     return True
 
 
-def _transposed(ops: Ops, source: Value, order: Dims) -> Value:
-    value = ops.like(source, order)
-    ops.add("StaticTranspose", (source,), (value,), {"order": order})
-    return value
-
-
 def _without_transpose_a(ops: Ops, node: Node) -> bool:
     """Transpose a product's first operand by a separate op."""
     source, *others = node.inputs
     rank = len(ops.shapes[source.id])
     if not node.attrs.get("transpose_a") or rank < 2:
         return False
-    turned = _transposed(ops, source, (*range(rank - 2), rank - 1, rank - 2))
+    order = (*range(rank - 2), rank - 1, rank - 2)
+    turned = ops.op("StaticTranspose", source, order=order)
     ops.same((turned, *others), transpose_a=False)
     return True
 
@@ -53,7 +48,7 @@ def _with_axis_last(ops: Ops, node: Node) -> bool:
         return False
     order = (*range(axis), *range(axis + 1, rank), axis)
     back = (*range(axis), rank - 1, *range(axis, rank - 1))
-    turned = _transposed(ops, source, order)
+    turned = ops.op("StaticTranspose", source, order=order)
     outputs = [ops.like(v, order) for v in node.outputs]
     ops.same((turned,), outputs, axis=-1)
     for result, value in zip(outputs, node.outputs, strict=True):
@@ -68,8 +63,7 @@ def _with_row_major_inputs(ops: Ops, node: Node) -> bool:
         plain = value.strides in (None, row_major(ops.shapes[value.id]))
         if plain or value.id in copies or value.dtype not in REORDERED:
             continue
-        copies[value.id] = ops.like(value)
-        ops.add("Reorder", (value,), (copies[value.id],), {})
+        copies[value.id] = ops.op("Reorder", value)
     ops.same([copies.get(v.id, v) for v in node.inputs])
     return bool(copies)
 
@@ -90,22 +84,15 @@ def _with_gradients_of_parameters(ops: Ops, node: Node) -> bool:
 
 def _with_pixels_taken_before(ops: Ops, node: Node) -> bool:
     """Take the pixels that a strided convolution with a kernel of 1 reads by a pooling before."""
-    source, gradient = (ops.shapes[v.id] for v in node.inputs[:2])
     weights = ops.shapes[node.outputs[0].id]
     first = str(node.attr("weights_format")).startswith("X")
     kernel = weights[:-2] if first else weights[2:]
     if set(kernel) != {1} or any((*node.attrs["pads_begin"], *node.attrs["pads_end"])):
         return False
-    last = node.attr("data_format") == "NXC"
-    channels = source[-1 if last else 1]
-    taken = ops.value(
-        (*gradient[:-1], channels) if last else (gradient[0], channels, *gradient[2:]),
-        node.inputs[0].dtype,
-    )
     none = (0,) * len(kernel)
     window = {"kernel": kernel, "pads_begin": none, "pads_end": none, "exclude_pad": False}
     attrs = {"strides": node.attrs["strides"], "data_format": node.attr("data_format"), **window}
-    ops.add("AvgPool", node.inputs[:1], (taken,), attrs)
+    taken = ops.op("AvgPool", node.inputs[0], **attrs)
     ops.same((taken, *node.inputs[1:]), strides=kernel)
     return True
 

@@ -169,7 +169,7 @@ def _convolution(
     else:
         weights = ops.view(product.matrix, (_ALL, terms, None) if transposed else (None, terms))
     operands = [
-        value if of is None else ops.dequantized(of, value, 0 if transposed else 2)
+        value if of is None else ops.again(of, value, axis=0 if transposed else 2)
         for value, of in zip((x, weights), product.before, strict=True)
     ]
     formats = {"data_format": "NXC", "weights_format": "OIX" if transposed else "XIO"}

@@ -25,14 +25,12 @@ def _in_f32(ops: Ops, value: Value) -> Value:
         return value
     if value.data is not None:
         return _constant(ops, unpacked(value.data, value.shape, value.dtype).astype(np.float32))
-    made = ops.value(ops.shapes[value.id], "f32")
     if value.dtype in ("s4", "u4"):
         one = _constant(ops, [1.0])
-        ops.add("DynamicDequantize", (value, one), (made,), {"qtype": "per_tensor"})
-    else:
-        halves = value.dtype in ("bf16", "f16")
-        ops.add("TypeCast" if halves else "Dequantize", (value,), (made,), {} if halves else _UNIT)
-    return made
+        return ops.op("DynamicDequantize", value, one, qtype="per_tensor")
+    if value.dtype in ("bf16", "f16"):
+        return ops.cast(value, "f32")
+    return ops.op("Dequantize", value, dtype="f32", **_UNIT)
 
 
 def _axis(node: Node, shape: Dims, count: int) -> int | None:

@@ -192,8 +192,7 @@ def _as_selections(ops: Ops, node: Node) -> bool:
     """Write the gradients of PReLU: where x is above 0, that of the slope is 0."""
     x, _, diff = node.inputs
     slope = _slope_of(ops, node)
-    is_below = ops.value(ops.shapes[x.id], "boolean")
-    ops.add("GreaterEqual", (ops.scalar(0, x), x), (is_below,), {})
+    is_below = ops.op("GreaterEqual", ops.scalar(0, x), x, dtype="boolean")
     ops.add("Select", (is_below, ops.op("Multiply", diff, slope), diff), node.outputs[:1], {})
     below = ops.op("Minimum", x, ops.scalar(0, x))
     # In 16 bits each product would be rounded before the sum.

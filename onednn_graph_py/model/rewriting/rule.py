@@ -111,27 +111,17 @@ class Ops:
         value.data = array
         return value
 
-    def op(self, kind: str, *inputs: Value, **attrs: Any) -> Value:
-        """Add an op with one output, of the last input's data type."""
+    def op(self, kind: str, *inputs: Value, dtype: str = "", **attrs: Any) -> Value:
+        """Add an op with one output, of the last input's data type unless one is given."""
         specs = [(self.shapes[v.id], v.dtype) for v in inputs]
         shape = check(kind, specs, attrs)[0].shape
-        value = self.value(shape or (), inputs[-1].dtype)
+        value = self.value(shape or (), dtype or inputs[-1].dtype)
         self.add(kind, inputs, (value,), attrs)
         return value
 
-    def dequantized(self, node: Node, integers: Value, axis: int) -> Value:
-        """Add a Dequantize that is there once more for other integers, of channels along a dim."""
-        value = self.like(integers, dtype=node.outputs[0].dtype)
-        self.add(node.kind, (integers,), (value,), {**node.attrs, "axis": axis})
-        return value
-
-    def again(self, node: Node, *inputs: Value) -> Value:
+    def again(self, node: Node, *inputs: Value, **attrs: Any) -> Value:
         """Add an op that is there, with one output, once more for other inputs."""
-        specs = [(self.shapes[v.id], v.dtype) for v in inputs]
-        shape = check(node.kind, specs, node.attrs)[0].shape
-        value = self.value(shape or (), node.outputs[0].dtype)
-        self.add(node.kind, inputs, (value,), node.attrs)
-        return value
+        return self.op(node.kind, *inputs, dtype=node.outputs[0].dtype, **{**node.attrs, **attrs})
 
     def view(self, source: Value, index: Any, result: Value | None = None) -> Value:
         """Add a view by an index of NumPy, which makes a new value or `result`."""
@@ -166,16 +156,13 @@ class Ops:
         if self.shapes[source.id] == shape:
             return source
         value = self.value(shape, source.dtype)
+        # Not by `op`: oneDNN's reshapes take no booleans, those of plans do.
         self.add("StaticReshape", (source,), (value,), {"shape": shape, "special_zero": False})
         return value
 
     def cast(self, source: Value, dtype: str) -> Value:
         """Convert a value of another floating-point type."""
-        if source.dtype == dtype:
-            return source
-        value = self.like(source, dtype=dtype)
-        self.add("TypeCast", (source,), (value,), {})
-        return value
+        return source if source.dtype == dtype else self.op("TypeCast", source, dtype=dtype)
 
     def add(
         self, kind: str, inputs: Sequence[Value], outputs: Sequence[Value], attrs: Mapping[str, Any]
