@@ -92,6 +92,7 @@ def _gelu(edits: Edits, node: ir.Node) -> None:
     last = only_reader(node.outputs[0])
     if x is None or x.dtype not in _FLOATS or not _is_about(by, math.sqrt(0.5)):
         return
+    rank = len(x.shape or ())
     if last is None or not is_op(last, "Add"):
         return
     if not any(_is_about(_number(edits, v), 1) for v in last.inputs):
@@ -112,7 +113,20 @@ def _gelu(edits: Edits, node: ir.Node) -> None:
                 return
             has_x = True
         factor = factor / number if divided else factor * number
-    edits.replace(last, edits.before(last, "Gelu", [x], {"approximate": "none"}, 20))
+    made = edits.before(last, "Gelu", [x], {"approximate": "none"}, 20)
+    dims = _dims(edits, last.outputs[0], x)
+    if dims > rank:
+        ones = edits.constant(np.ones(dims, np.int64), "ones")
+        made = edits.before(last, "Expand", [made, ones], None, 13)
+    edits.replace(last, made)
+
+
+def _dims(edits: Edits, value: ir.Value | None, x: ir.Value) -> int:
+    """Return the most dims of the numbers between a value and the `x` that it is made of."""
+    array, node = edits.weight(value), value and value.producer()
+    if value is x or not node:
+        return 0 if array is None else array.ndim
+    return max(_dims(edits, v, x) for v in node.inputs)
 
 
 def _attention(edits: Edits, node: ir.Node) -> None:

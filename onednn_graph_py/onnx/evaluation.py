@@ -119,17 +119,8 @@ MOST_KNOWN = 1 << 30
 QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 """Ops on weights that oneDNN runs in fewer bytes, or fuses."""
 
-RANDOM = frozenset(
-    {
-        "RandomNormal",
-        "RandomUniform",
-        "RandomNormalLike",
-        "RandomUniformLike",
-        "Bernoulli",
-        "Multinomial",
-        "Dropout",
-    }
-)
+DRAWN = frozenset({"Bernoulli", "Multinomial", "Dropout"})
+"""Ops that draw numbers at each call, besides those whose names begin with Random."""
 
 SLOW = frozenset(
     {
@@ -202,7 +193,9 @@ def evaluated(
         return [Tensor.of_arrays(tuple(sizes), "s64")]
     if any(o is not None and o.arrays is None for o in operands) or subgraphs(node):
         return None
-    if node.op_type in QUANTIZING | RANDOM | SLOW | MISTAKEN or not fact.has_schema:
+    if node.op_type in QUANTIZING | DRAWN | SLOW | MISTAKEN or not fact.has_schema:
+        return None
+    if node.op_type.startswith("Random"):
         return None
     columns: list[list[npt.NDArray[Any]]] = []
     inferred: list[Inferred] = []

@@ -154,6 +154,8 @@ def _sliced(
 def _split(x: Array, sizes: Array, *, axis: int) -> tuple[Array, ...]:
     before = (slice(None),) * (axis % x.ndim)
     ends = np.cumsum(sizes).tolist()
+    if ends[-1:] != [x.shape[axis]] or sizes.min() < 0:
+        raise ValueError(f"the sizes {sizes.tolist()} must add up to {x.shape[axis]}")
     return tuple(x[(*before, slice(b, e))] for b, e in zip([0, *ends], ends, strict=False))
 
 
@@ -177,33 +179,14 @@ def _sources(size: int, before: int, after: int, mode: Any) -> Array:
     return np.pad(np.arange(size), (before, after), mode)
 
 
+_ALIKE = "ArgMax ArgMin Ceil Cos Cosh Equal Floor Greater IsNaN Less Sign Sin Sinh Tan"
+
 HOSTED = {
-    "Acos": "arccos",
-    "Acosh": "arccosh",
-    "And": "logical_and",
-    "ArgMax": "argmax",
-    "ArgMin": "argmin",
-    "Asin": "arcsin",
-    "Asinh": "arcsinh",
-    "Atan": "arctan",
-    "Atanh": "arctanh",
-    "Ceil": "ceil",
-    "Cos": "cos",
-    "Cosh": "cosh",
-    "Equal": "equal",
-    "Floor": "floor",
-    "Greater": "greater",
+    **{name: name.lower() for name in _ALIKE.split()},
+    **{f"A{name}": f"arc{name}" for name in ("cos", "cosh", "sin", "sinh", "tan", "tanh")},
+    **{name: f"logical_{name.lower()}" for name in ("And", "Not", "Or", "Xor")},
     "GreaterOrEqual": "greater_equal",
-    "IsNaN": "isnan",
-    "Less": "less",
     "LessOrEqual": "less_equal",
-    "Not": "logical_not",
-    "Or": "logical_or",
-    "Sign": "sign",
-    "Sin": "sin",
-    "Sinh": "sinh",
-    "Tan": "tan",
-    "Xor": "logical_xor",
 }
 """NumPy's function for ops that oneDNN lacks."""
 

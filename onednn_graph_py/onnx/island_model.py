@@ -30,6 +30,7 @@ def model_of(
     """Return nodes, in an order in which they can run, as a model.
 
     Nodes that rewrites made may be of a newer opset than the file; then all are of the newer one.
+    Optimizers write ops that the file's opset lacks, such as LayerNormalization; these stay.
     The model's own types are taken for inputs' that are none of `TYPES`.
     """
     taken = []
@@ -43,8 +44,8 @@ def model_of(
     every = list(_all(nodes))
     protos = [ir.to_proto(n) for n in nodes]
     own = [n for n in every if n.domain == ""]
-    newer = [n for n in own if (n.version or 0) > opsets[""]]
-    newest = max((n.version or 0 for n in newer), default=opsets[""])
+    newer = [n for n in own if (n.version or 0) > opsets[""] or not _since(n, opsets[""])]
+    newest = max([opsets[""], *(n.version or 0 for n in newer)])
     convert = not all(_same(n, n.version or opsets[""], newest) for n in own)
     versions = {**{n.domain: opsets.get(n.domain, 1) for n in every}, "": newest}
     if convert:
@@ -85,13 +86,15 @@ def _weight(array: npt.NDArray[Any], name: str) -> onnx.TensorProto:
     )
 
 
+def _since(node: ir.Node, version: int) -> int:
+    """Return the opset that brought what an op is in an opset; 0 if it lacks the op."""
+    there = onnx.defs.has(node.op_type, version, "")
+    return onnx.defs.get_schema(node.op_type, version, "").since_version if there else 0
+
+
 def _same(node: ir.Node, version: int, newest: int) -> bool:
     """Return whether an op means the same in two opsets."""
-    try:
-        schemas = (onnx.defs.get_schema(node.op_type, v, "") for v in (version, newest))
-        return len({s.since_version for s in schemas}) == 1
-    except onnx.defs.SchemaError:
-        return False
+    return _since(node, version) in (0, _since(node, newest))
 
 
 def _converted(model: onnx.ModelProto, newest: int) -> onnx.ModelProto:

@@ -17,7 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from .._core import num_threads
-from ..base.errors import ExecutionError, InvalidGraphError, InvalidShapeError, UnimplementedError
+from ..base.errors import (
+    ExecutionError,
+    InvalidGraphError,
+    InvalidShapeError,
+    OneDNNError,
+    UnimplementedError,
+)
 from ..base.processes.forked import renew_in_forks
 from ..base.text.names import needs
 from ..machine.cpu import largest_int8_weight
@@ -58,7 +64,13 @@ class Wiring:
         """Compute the outputs of what the section's inputs are."""
         made: Any = ()
         if self.runner is not None:
-            made = self.runner(*[given[r] if isinstance(r, int) else r for r in self.reads])
+            try:
+                made = self.runner(*[given[r] if isinstance(r, int) else r for r in self.reads])
+            except Exception as e:
+                notes = getattr(e, "__notes__", ())  # which host step raised it, as NumPy does
+                if notes and not isinstance(e, (OneDNNError, MemoryError)):
+                    raise ExecutionError(f"{e}; {notes[0]}") from e
+                raise
             made = made if isinstance(made, tuple) else (made,)
         return [self._result(r, given, made) for r in self.results]
 

@@ -191,15 +191,9 @@ def proto_graphs(graph: onnx.GraphProto, depth: int = 0) -> Iterator[onnx.GraphP
 
 def subgraphs(node: ir.Node) -> list[ir.Graph]:
     """Return the graphs that a node has as attributes."""
-    made: list[ir.Graph] = []
-    for attribute in node.attributes.values():
-        if attribute.is_ref():
-            continue
-        if attribute.type == ir.AttributeType.GRAPH:
-            made.append(attribute.as_graph())
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            made.extend(attribute.as_graphs())
-    return made
+    given = [a for a in node.attributes.values() if a.type in _GRAPHS and not a.is_ref()]
+    single = ir.AttributeType.GRAPH
+    return [g for a in given for g in ([a.as_graph()] if a.type == single else a.as_graphs())]
 
 
 def _check_references(graph: ir.Graph, depth: int, in_function: bool) -> None:
@@ -276,23 +270,18 @@ def _check_functions(model: ir.Model) -> None:
     def visit(key: Any, level: int) -> None:
         if key in open_:
             raise GraphFormatError(f"function {key[1]!r} calls itself")
-        if level > MOST_DEPTH:
+        if level + depth.get(key, 0) > MOST_DEPTH:
             raise GraphFormatError(f"functions are nested deeper than {MOST_DEPTH}")
         if key in size:
-            if level + depth[key] > MOST_DEPTH:
-                raise GraphFormatError(f"functions are nested deeper than {MOST_DEPTH}")
             return
         open_.add(key)
-        total, deepest = 0, 0
-        for node in model.functions[key].all_nodes():
-            total += 1
-            called = node.op_identifier()
-            if called in model.functions:
-                visit(called, level + 1)
-                total += size[called]
-                deepest = max(deepest, 1 + depth[called])
+        nodes = [node.op_identifier() for node in model.functions[key].all_nodes()]
+        called = [one for one in nodes if one in model.functions]
+        for one in called:
+            visit(one, level + 1)
         open_.discard(key)
-        size[key], depth[key] = total, deepest
+        size[key] = len(nodes) + sum(size[one] for one in called)
+        depth[key] = max((1 + depth[one] for one in called), default=0)
 
     everything = 0
     for node in model.graph.all_nodes():

@@ -146,12 +146,14 @@ def from_file(
     makers = []
     count = len(inputs.required)
     for record, wirings in ready["programs"]:
-        make, made = _maker(record, stored, limit)
+        make, taken, made = _maker(record, stored, limit)
         read, result = range(count), range(-count, made)
         wired = [
             (sizes[number], _places(reads, read, stored), _places(results, result, stored))
             for number, reads, results in wirings
         ]
+        if any((len(r), len(s)) != (taken, len(outputs)) for _, r, s in wired):
+            raise ValueError(f"a program must read {taken} arrays, for {len(outputs)} outputs")
         makers.append((make, wired))
 
     def opened() -> Any:
@@ -175,20 +177,21 @@ def _places(
 
 def _maker(
     record: Mapping[str, Any], stored: Sequence[Constant], limit: MemoryLimit | None
-) -> tuple[Callable[[], Any], int]:
-    """Return what compiles what `_record` told, and how many results that gives."""
+) -> tuple[Callable[[], Any], int, int]:
+    """Return what compiles what `_record` told, how many arrays it takes, and how many it gives."""
     if not record:
-        return lambda: None, 0
+        return lambda: None, 0, 0
     if "island" in record:
         numbers = record["weights"]
         weights = None if numbers is None else {n: stored[i][0] for n, i in numbers.items()}
-        island = island_from(record["island"], weights)
-        return lambda: island, len(island.model.outputs) if isinstance(island, Island) else 0
+        island: Any = island_from(record["island"], weights)
+        return lambda: island, len(island.names), len(island.model.outputs)
     graph = record["graph"]
     builder = built(graph, (stored[i] for i in graph["constants"]))
     options = {**record["options"], "memory_limit": limit}
     sizes = [tuple(map(tuple, shapes)) for shapes in record["sizes"]]
-    return partial(restored, builder, options, None, None, sizes), len(builder.outputs)
+    made = partial(restored, builder, options, None, None, sizes)
+    return made, len(builder.inputs), len(builder.outputs)
 
 
 def _opening(name: str) -> Any:

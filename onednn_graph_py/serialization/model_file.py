@@ -361,6 +361,7 @@ def built(
             made = builder.add_op(
                 kind, read, decoded(attrs), outputs=specs, name=name or None, where=where
             )
+        object.__setattr__(builder.contents.nodes[-1], "where", where)
         if made is not None:  # an End has no output
             values += made if isinstance(made, tuple) else [made]
     builder.output(**{name: values[i] for name, i in graph["outputs"].items()})

@@ -215,6 +215,22 @@ def gelu_of_probabilities(x):
     return (s * (1 + np.vectorize(math.erf)(s / math.sqrt(2))) / 2).sum(2)
 
 
+@pytest.mark.parametrize("dims", [(), (1,), (1, 1, 1)], ids=len)
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)], ids=len)
+def test_the_numbers_of_gelu_may_have_more_dims_than_what_it_reads(shape, dims):
+    given = model_of(
+        f"""g (float{[*shape, 4]} x) => (float y) {{ r = ReduceSum <keepdims = 0> (x, last)
+        d = Div (r, root) e = Erf (d) p = Add (e, one) m = Mul (r, p) y = Mul (m, half) }}"""
+    )
+    given.graph.output[0].type.tensor_type.ClearField("shape")
+    numbers = {"root": 2**0.5, "one": 1, "half": 0.5}
+    weights = {n: np.full(dims, number, np.float32) for n, number in numbers.items()}
+    for name, array in {**weights, "last": np.array([-1])}.items():
+        given.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    loaded = check(given, [floats(*shape, 4)], islands="fewest")
+    assert "Erf" not in {n.op_type for n in loaded._required.section.nodes}
+
+
 KERAS = [  # axes of the Squeeze, the bias, whether it is one of channels
     ([2], (6, 1), True),
     ([2], (1, 6, 1), True),
@@ -284,6 +300,28 @@ def test_an_island_of_nodes_of_several_opsets_is_converted_to_one():
     made = front.load(gelu_of_opset_11("float16"))(x)
     wanted = gelu_of_probabilities(x.astype(np.float64))
     np.testing.assert_allclose(made, wanted, rtol=20 * np.finfo(np.float16).eps)
+
+
+@pytest.mark.parametrize("fallback", ["auto", "reference"])
+def test_ops_that_the_opset_of_a_file_lacks_stay_as_they_are(fallback):
+    # An optimizer wrote LayerNormalization, of opset 17; a rewrite makes Gelu, of opset 20, and
+    # ReduceMean has to be converted from 15 to that. Each by itself is too small for oneDNN.
+    given = model_of(
+        """g (float[8,8] x) => (float[8,1] y) <float root = {1.4142135}, float b = {1.0},
+        float half = {0.5}, float[8] ones = {1, 1, 1, 1, 1, 1, 1, 1}> {
+        t = Trilu (x) d = Div (t, root) e = Erf (d) p = Add (e, b) m = Mul (t, p)
+        n = Mul (m, half) u = Trilu (n) l = LayerNormalization <axis = -1> (u, ones, ones)
+        v = Trilu (l) r = ReduceMean <axes = [1]> (v) y = Trilu (r) }""",
+        '<ir_version: 8, opset_import: ["": 15]>',
+    )
+    x = floats(8, 8)
+    upper = np.triu(x.astype(np.float64))
+    upper = np.triu(upper * (1 + np.vectorize(math.erf)(upper / math.sqrt(2))) / 2)
+    normal = (upper - upper.mean(1, keepdims=True)) / np.sqrt(upper.var(1, keepdims=True) + 1e-5)
+    wanted = np.triu(np.triu(normal + 1).mean(1, keepdims=True))
+    loaded = front.load(given, islands="fewest", fallback=fallback)
+    np.testing.assert_allclose(loaded(x), wanted, rtol=1e-5, atol=1e-6)
+    assert {"Gelu", "LayerNormalization"} <= {left.op for left in only_program(loaded).left}
 
 
 def test_islands_have_the_threads_of_the_model():

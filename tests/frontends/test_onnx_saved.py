@@ -349,6 +349,8 @@ def test_a_damaged_file_is_refused(tmp_path, contents, damage, match):
         (lambda h: h["ready"]["programs"][0][1][0][1].append(7), "7 is not in range"),
         (lambda h: h["ready"]["programs"][0][1][0][2].append(-4), "-4 is not in range"),
         (lambda h: h["ready"]["programs"][0].__setitem__(0, {}), "0 is not in range"),
+        (lambda h: h["ready"]["programs"][0][1][0][1].clear(), "must read 1 arrays, for 1 out"),
+        (lambda h: h["ready"]["programs"][0][1][0][2].append(0), "must read 1 arrays, for 1 out"),
         (
             lambda h: h["ready"]["programs"][0][0]["graph"]["constants"].clear(),
             "index out of range",

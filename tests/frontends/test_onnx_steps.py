@@ -142,6 +142,30 @@ def test_numbers_of_sizes_move_elements_in_one_program(name, tmp_path):
     np.testing.assert_array_equal(again(x), loaded(x))
 
 
+UNFIT = {
+    "Reshape": (
+        """t = Mul (d, a) z = Constant <value = int64[1] {12}> () s = Concat <axis = 0> (t, z)
+        r = Reshape (h, s) y = Relu (r)""",
+        r"cannot reshape array of size 60 into shape \(4,12\); .* made at Reshape 'node_\d+'",
+    ),
+    "Split": (
+        "s = Concat <axis = 0> (d, d) b, c = Split <axis = 0> (h, s) y = Add (b, c)",
+        r"the sizes \[2, 2\] must add up to 5; .* made at Split 'node_\d+'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_numbers_of_sizes_that_do_not_fit_are_told_with_the_node(name, tmp_path):
+    body, match = UNFIT[name]
+    loaded = beside_onnxruntime(model_of(SIZE + body, "n"), [8, 4], fallback="error")
+    loaded.compile([(5, 5)]).save(tmp_path / "m.og")
+    for model in (loaded, og.load(tmp_path / "m.og")):
+        with pytest.raises(og.ExecutionError, match=match):
+            model(np.ones((5, 5), np.float32))
+        assert np.isfinite(model(np.ones((6, 5), np.float32))).all()
+
+
 REFUSED = {
     "Pad": """p = Constant <value = int64[4] {0, -2, 0, 1}> ()
         q = Pad <mode = "edge"> (h, p) y = Relu (q)""",

@@ -209,7 +209,8 @@ class CallNode(HostNode):
                 for shape, dtype in self.declared
             )
         try:
-            return tuple(TensorSpec(tuple(s), dtype) for s, dtype in self.declared(*shapes))
+            made = [TensorSpec(tuple(s), dtype) for s, dtype in self.declared(*shapes)]
+            return tuple(s for s, _ in zip(made, self.outputs or made, strict=True))
         except (TypeError, ValueError) as e:
             raise InvalidShapeError(
                 f"host step {self.label}: outputs must give pairs of shape and data type for "
