@@ -116,9 +116,8 @@ def text(schema: Row) -> str:
         groups: dict[str, list[str]] = {}
         for p in (*newest.inputs, *newest.outputs):
             groups.setdefault(p.type, []).append(p.name)
-        for names in groups.values():
-            if len(names) > 1:
-                lines.append(f"    of one data type: {', '.join(names)}")
+        several = [names for names in groups.values() if len(names) > 1]
+        lines += [f"    of one data type: {', '.join(names)}" for names in several]
     elif len(shared) > 1 and len(set(shared)) == 1:
         lines.append("    all of one data type")
     if newest.combinations:

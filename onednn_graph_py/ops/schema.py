@@ -63,9 +63,8 @@ class OpSchema(Row):
 
         Pass inputs by position or by name, attributes by name.
         """
-        given = list(inputs)
-        for name in list(self.__signature__.parameters)[len(inputs) : len(self.inputs)]:
-            given.append(attrs.pop(name, None))
+        others = list(self.__signature__.parameters)[len(inputs) : len(self.inputs)]
+        given = [*inputs, *(attrs.pop(name, None) for name in others)]
         while given and given[-1] is None:
             given.pop()
         return infer_outputs(self, given, attrs)

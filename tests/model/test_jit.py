@@ -4,7 +4,7 @@ import functools
 import gc
 import weakref
 from collections import namedtuple
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -371,6 +371,23 @@ def test_a_result_keeps_its_structure():
     assert jit(parts).model(X).output_names == names
 
 
+@dataclass
+class Doubled:
+    """A result that changes its parts when it is made."""
+
+    rest: Any = field(init=False)
+    number: Any
+
+    def __post_init__(self):
+        self.rest, self.number = self.number.sum(), self.number * 2
+
+
+def test_a_result_is_made_once():
+    made = jit(Doubled)(X)
+    np.testing.assert_array_equal(made.number, X * 2)
+    np.testing.assert_allclose(made.rest, X.sum(), rtol=1e-6)
+
+
 def parts_of(x):
     return abs(x), x + 1, x * 2, x - 1, np.maximum(x, 0)
 
@@ -397,7 +414,10 @@ def test_numpy_scalars_are_arrays_of_rank_0():
     assert (got.shape, got.dtype, got) == ((), np.float32, 0)
 
 
-@pytest.mark.parametrize("wrong", [[1, 2], None, 2.0, 3, "x", (X,)], ids=repr)
+WRONG = [[1, 2], None, 2.0, 3, "x", (X,), X.view(np.matrix), np.ma.masked_array(X, X > 0)]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: type(wrong).__name__)
 def test_what_is_no_array_is_a_type_error_that_names_function_and_argument(wrong):
     @jit
     def model(x, y):

@@ -135,6 +135,9 @@ CASES = {
     "in place": (lambda x: [written(x * 1)], A),
     "arguments in place": (lambda x: [written(x), x * 2], A),
     "copies": (lambda x: [*copies(x), *copies(x * 1), *copies((x * 1)[0, 0])], A),
+    "chosen in place": (lambda x, y: chosen(x, y - y[0, 0]), A, B),
+    "chosen integers in place": (lambda i: [np.add(i, 1, out=i * 0, where=i > 2)], IDS),
+    "numbers in place": (lambda x: [total(x), total(x[0, 0])], A),
     "small in place": (
         lambda x, y: [in_small(x.astype("f2"), y), in_small((x * 1).astype("f2"), y)], A[0], B[:1]
     ),
@@ -186,6 +189,21 @@ def copies(x):
     twice = x * 2
     same_array -= 5
     return [*made, twice, x, same_array]
+
+
+def chosen(x, y):
+    """Write to elements that a mask chooses."""
+    ratio = np.divide(x, y, out=np.zeros_like(x), where=y != 0)
+    np.sqrt(x, out=x, where=np.arange(4) > 1)
+    return [ratio, x]
+
+
+def total(x):
+    """Add to a number, which NumPy replaces."""
+    made = x.mean()
+    made += x.max()
+    made += np.arange(3, dtype=np.float32)
+    return made
 
 
 def in_small(x, y):
@@ -365,7 +383,7 @@ REFUSED = {
     "out of another type": (
         lambda x: np.exp(x, out=x.astype(int)), og.InvalidShapeError, "can't be written to"
     ),
-    "out of an array": (lambda x: np.exp(x, out=A.copy()), TypeError, "an array can't be written"),
+    "out of an array": (lambda x: np.exp(x, out=A.copy()), TypeError, "one value.* no array"),
     "an array of values": (lambda x: np.array([x, x]), TypeError, "write np.stack"),
     "several values": (
         lambda x: x + x.layer_norm(B[0], B[0]), TypeError, r"got \(<Value.*keep_stats=False"
@@ -410,6 +428,10 @@ REFUSED = {
     "a wrong shape": (lambda x: x.reshape(7, 7), og.InvalidShapeError, "reshape at .*49 elements"),
     "a wrong host step": (lambda x: np.flip(x, 9), og.InvalidArgumentsError, "np.flip at .*axis 9"),
     "a later read": (lambda x: alias_of(x * 2), og.InvalidArgumentsError, "written in place at"),
+    "a number's other name": (
+        lambda x: other_name(x.sum()), og.InvalidArgumentsError, "written in place at"
+    ),
+    "several outs": (lambda x: np.modf(x, out=(x, x * 1)), TypeError, "only one value can be"),
     "torch's name": (lambda x: x.unsqueeze(0), AttributeError, r"write np.expand_dims"),
     "no name": (lambda x: x.frobnicate, AttributeError, "values have no 'frobnicate'"),
 }  # fmt: skip
@@ -419,6 +441,34 @@ def alias_of(x):
     row = x[0]
     x += 1
     return row * 2
+
+
+def other_name(number):
+    same_number = number
+    number += 1
+    return same_number * number
+
+
+COMPLEX = {
+    "sums": lambda z, x: z + x,
+    "differences": lambda z, x: x - z,
+    "products": lambda z, x: z @ x.T,
+    "outer products": lambda z, x: np.outer(x[0], z[0]),
+    "einsum": lambda z, x: np.einsum("ij,kj->ik", z, x),
+    "choices": lambda z, x: np.where(x > 1, z, x),
+    "rows": lambda z, x: np.concatenate([x, z]),
+    "conjugates": lambda z, x: np.conj(z) * x,
+    "real parts": lambda z, x: np.real(z) * x,
+    "in place": lambda z, x: np.multiply(z, x, out=z.copy()),
+}
+
+
+@pytest.mark.parametrize("case", COMPLEX)
+def test_complex_numbers_stay_complex(case):
+    z = (B - 1j * B[::-1]).astype(np.complex64)
+    made, wanted = og.jit(COMPLEX[case])(z, B), COMPLEX[case](z, B)
+    assert made.dtype == wanted.dtype
+    np.testing.assert_allclose(made, wanted, rtol=1e-6)
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -438,6 +488,7 @@ VIEWS = {
     "negative steps": lambda x: x[::-1, 1],
     "windows": lambda x: np.lib.stride_tricks.sliding_window_view(x, 2, axis=1),
     "ravel": np.ravel,
+    "reshape": lambda x: np.reshape(x, -1),
 }
 
 

@@ -59,16 +59,16 @@ def called(name: str, *args: Any, **kwargs: Any) -> Any:
     for part in parts:
         if isinstance(part, np.ndarray) and type(part) not in (np.ndarray, np.memmap):
             raise TypeError(f"np.{name} at {caller()}: {type(part).__name__} can't be traced")
-    (target,) = out if isinstance(out, tuple) else (out,)
-    if not isinstance(target, (Value, type(None))):
-        raise TypeError(
-            f"np.{name} at {caller()}: an array can't be written to before a model runs"
-        )
+    target, *others = out if isinstance(out, tuple) else (out,)
+    if others or not isinstance(target, (Value, type(None))):
+        raise TypeError(f"np.{name} at {caller()}: only one value can be written to, and no array")
+    chooses = target is not None and isinstance(function_of(name), np.ufunc)
+    where = kwargs.pop("where", True) if chooses else True
     try:
         result = None if row.ops is None else _written(row.ops, args, kwargs)
         result = host_step(row.name, args, kwargs) if result is None else result
         shares = row.becomes in _SHARING or kwargs.get("copy") is False
-        if not shares and any(result is part for part in parts):
+        if name == "flatten" or (not shares and any(result is part for part in parts)):
             # The value or the copy may be written to; `trace` drops most copies.
             floats = result.dtype in FLOATS
             result = b.op("Reorder", result) if floats else host_step("copy", (result,), {})
@@ -78,7 +78,9 @@ def called(name: str, *args: Any, **kwargs: Any) -> Any:
         raise InvalidArgumentsError(f"np.{row.name} at {caller()}: {e}") from e
     if target is None:
         return result
-    if target.dtype in FLOATS and result.dtype in FLOATS:
+    if where is not True:
+        result = called("where", where, result, target)
+    if target.shape and target.dtype in FLOATS and result.dtype in FLOATS:
         result = in_type(result, target.dtype)
     return target.builder.overwritten(target, result)
 
@@ -196,16 +198,12 @@ def _var(
     result = called("mean", squares, axes, keepdims=keepdims)
     less = ddof if correction is None else correction
     if less:
-        count = _count(x, axes)
+        sizes = [(x.shape or ())[a] for a in axes]
+        count = math.prod(sizes)
+        if -1 in sizes:
+            raise InvalidShapeError("with ddof: a dim is unknown")
         result = result * (count / (count - less) if count > less else math.nan)
     return cast(result, x.dtype if dtype is None else dtype_name(dtype))
-
-
-def _count(x: Value, axes: Sequence[int]) -> int:
-    sizes = [(x.shape or ())[a] for a in axes]
-    if -1 in sizes:
-        raise InvalidShapeError("with ddof: a dim is unknown")
-    return math.prod(sizes)
 
 
 def _std(x: Any, *args: Any, **kwargs: Any) -> Any:
@@ -328,10 +326,6 @@ def _expand_dims(x: Any, axis: Any) -> Any:
     return x[tuple(None if n == 1 else slice(None) for n in dims)]
 
 
-def _broadcast_to(x: Any, shape: Any) -> Any:
-    return x.expand([shape] if isinstance(shape, int) else shape)
-
-
 def _concatenate(arrays: Any, axis: int | None = 0) -> Any:
     if axis is None:
         arrays, axis = [called("reshape", a, (-1,)) for a in arrays], 0
@@ -363,10 +357,6 @@ def _of_dims(x: Any, least: int) -> Any:
 
 
 # -- what a shape says
-
-
-def _size(x: Any, axis: Any = None) -> Any:
-    return x.size if axis is None else x.shape[axis]
 
 
 def _like(name: str, x: Any, *args: Any, shape: Any = None, **kwargs: Any) -> Any:
@@ -443,9 +433,15 @@ _ROWS: list[tuple[str, str, Callable[..., Any]]] = [
     ("ReduceMin", "min amin", partial(_extreme, "ReduceMin")),
     ("its dims", "shape", lambda x: x.shape),
     ("its number of dims", "ndim", lambda x: x.ndim),
-    ("its number of elements", "size", _size),
-    ("the value itself", "ascontiguousarray real", lambda x: x),
-    ("a copy", "positive copy conjugate conj", lambda x: x),
+    (
+        "its number of elements",
+        "size",
+        lambda x, axis=None: x.size if axis is None else x.shape[axis],
+    ),
+    ("the value itself", "ascontiguousarray", lambda x: x),
+    ("the value itself", "real", lambda x: None if x.dtype == "c64" else x),
+    ("a copy", "positive copy", lambda x: x),
+    ("a copy", "conjugate conj", lambda x: None if x.dtype == "c64" else x),
     ("Divide", "divide true_divide", partial(_floating, "Divide")),
     ("Divide", "reciprocal", partial(_floating, "Divide", 1.0)),
     ("Multiply", "negative", partial(_floating, "Multiply", -1.0)),
@@ -470,7 +466,7 @@ _ROWS: list[tuple[str, str, Callable[..., Any]]] = [
     ("StaticReshape", "ravel flatten", lambda x, order="C": _reshape(x, (-1,), order)),
     ("a view", "expand_dims", _expand_dims),
     ("a view", "squeeze", lambda x, axis=None: x.squeeze(axis)),
-    ("a view", "broadcast_to", _broadcast_to),
+    ("a view", "broadcast_to", lambda x, shape: x.expand(shape if np.iterable(shape) else [shape])),
     ("Concat", "concatenate concat", _concatenate),
     ("Concat", "hstack", _hstack),
     ("Concat", "vstack", _vstack),

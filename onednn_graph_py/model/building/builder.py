@@ -549,38 +549,34 @@ class GraphBuilder(BuilderMethods):
         """Let a value be another one from now on, as when NumPy writes to an array in place.
 
         Ops that read it before keep what they read, and an input its array. What shares its memory
-        can't be read any more.
+        can't be read any more, nor can other names of a number: NumPy may replace it.
 
         - raises `InvalidShapeError`: the result has another shape or data type
         """
         self._own(target, "out")
-        if target.shape != result.shape or target.dtype != result.dtype:
+        is_number = target.shape == () and target.producer is not None
+        if not is_number and (target.shape, target.dtype) != (result.shape, result.dtype):
             raise InvalidShapeError(f"at {caller()}: {result!r} can't be written to {target!r}")
         nodes = self.contents.nodes
         if not nodes or nodes[-1].outputs[0] is not result:
             result = self.op("Reorder", result)
         shared = {target.id}
-        views = [
-            {v.id for v in (*n.inputs, *n.outputs)}
-            for n in nodes
-            if isinstance(n, ViewNode)
-            or n.kind == "StaticReshape"
-            or (isinstance(n, CallNode) and getattr(n.function, "is_view", False))
-        ]
+        views = [ends for n in nodes for ends in _sharing(n)]
         for _, ends in itertools.product(views, views):
             shared |= ends if ends & shared else set()
         before = copy.copy(target)
-        becomes = {id(target): before, id(result): target}
+        becomes = {} if is_number else {id(target): before, id(result): target}
         for i, node in enumerate(nodes):
             for value in (*node.inputs, *node.outputs):
-                if value.id in shared and value is not target:
+                if value.id in shared and (is_number or value is not target):
                     value.stale = caller()
             nodes[i] = replace(
                 node,
                 inputs=tuple(becomes.get(id(v), v) for v in node.inputs),
                 outputs=tuple(becomes.get(id(v), v) for v in node.outputs),
             )
-        target.become(result)
+        if not is_number:
+            target.become(result)
         for node in nodes:
             for value in node.outputs:
                 value.producer = node
@@ -588,7 +584,7 @@ class GraphBuilder(BuilderMethods):
         c.outputs = {k: becomes.get(id(v), v) for k, v in c.outputs.items()}
         c.inputs = [becomes.get(id(v), v) for v in c.inputs]
         c.constants = {k: becomes.get(id(v), v) for k, v in c.constants.items()}
-        return target
+        return result if is_number else target
 
     # -- copies
 
@@ -670,6 +666,13 @@ def _restored(
             value.producer = contents.nodes[-1]
     contents.outputs = {name: values[i] for name, i in outputs.items()}
     return builder
+
+
+def _sharing(node: Node) -> list[set[int]]:
+    """Return the ids of pairs of what a node reads and makes that share memory in NumPy."""
+    is_view = isinstance(node, ViewNode) or node.kind == "StaticReshape"
+    pairs = [(0, 0)] if is_view else getattr(getattr(node, "function", None), "shares", ())
+    return [{node.inputs[i].id, node.outputs[k].id} for i, k in pairs]
 
 
 def _declared(label: str, outputs: Any) -> list[tuple[tuple[int, ...], str]]:

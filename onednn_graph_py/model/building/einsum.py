@@ -81,9 +81,7 @@ def _product(a: _Term, b: _Term, wanted: set[str]) -> _Term:
     inner = [c for c in shared if c not in wanted]
     rows = [c for c in left if c not in shared]
     columns = [c for c in right if c not in shared]
-    sizes = dict(zip(left, x.shape or (), strict=True)) | dict(
-        zip(right, y.shape or (), strict=True)
-    )
+    sizes = dict(zip(left + right, (*(x.shape or ()), *(y.shape or ())), strict=True))
     order = [*batch, *rows, *columns]
     x = _arranged(x, left, (batch, rows, inner), sizes)
     y = _arranged(y, right, (batch, inner, columns), sizes)

@@ -1,6 +1,7 @@
 """Calls of NumPy functions as host steps: `HostFunction`, and `host_step`, which adds one."""
 
 import contextlib
+import itertools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,13 +52,6 @@ def function_of(name: str) -> Callable[..., Any]:
     return operator.attrgetter(name)(np)  # type: ignore[no-any-return]
 
 
-# Whose results NumPy lets share the memory of their argument, most of them always.
-_VIEWS = """
-array_split atleast_1d atleast_2d atleast_3d broadcast_arrays diagonal dsplit flip fliplr flipud
-hsplit lib.stride_tricks.sliding_window_view ravel reshape rot90 vsplit
-"""
-
-
 def is_ufunc(name: str) -> bool:
     """Whether a name below ``numpy`` or ``special`` is a ufunc's, or that of a ufunc's method."""
     try:
@@ -103,19 +97,13 @@ class HostFunction:
     # tuple of (tuple of int, str), the results' shapes, -1 for dims that only a call determines,
     # and their data types
     results: tuple[tuple[Dims, str], ...]
+    # the arrays and results, by their places, that share memory, as NumPy's views do
+    shares: tuple[tuple[int, int], ...] = ()
 
     @property
     def function(self) -> Callable[..., Any]:
         """The function that a call runs."""
         return function_of(self.op)
-
-    @property
-    def is_view(self) -> bool:
-        """Whether the results share the arrays' memory."""
-        if self.op != "getitem":
-            return self.op in _VIEWS.split()
-        index = self.args[1] if isinstance(self.args[1], tuple) else (self.args[1],)
-        return not any(isinstance(i, (Slot, list, np.ndarray)) for i in index)
 
     def computed(self, *arrays: Array) -> Any:
         """Compute what the function returns."""
@@ -145,11 +133,11 @@ class HostFunction:
         """Return the results' shapes and data types for arrays of these shapes, by a trial."""
         if all(-1 not in dims for dims, _ in self.results) or any(-1 in s for s in shapes):
             return self.results
-        found = parts_of(self.tried(shapes))
+        found = parts_of(self.tried(shapes)[1])
         return [(m.shape, t) for m, (_, t) in zip(found, self.results, strict=True)]
 
-    def tried(self, shapes: Sequence[Dims], number: int = 0) -> Any:
-        """Return what it makes of a number, or of unit matrices, which have an inverse."""
+    def tried(self, shapes: Sequence[Dims], number: int = 0) -> tuple[list[Array], Any]:
+        """Return arrays of a number, or unit matrices, which have an inverse, and the results."""
         arrays = []
         for dims, name in zip(shapes, self.read, strict=True):
             dtype = array_dtype(name)
@@ -157,7 +145,7 @@ class HostFunction:
             unit = np.eye(*dims[-2:], dtype=dtype) if is_matrix else np.full((), number, dtype)
             arrays.append(np.broadcast_to(unit, dims))
         with np.errstate(all="ignore"):
-            return self.computed(*arrays)
+            return arrays, self.computed(*arrays)
 
 
 def parts_of(result: Any) -> tuple[Array, ...]:
@@ -197,16 +185,16 @@ def host_step(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         small, large, least = (
             [tuple(n if d < 0 else d for d in dims) for dims in shapes] for n in (2, 3, 1)
         )
-        result = call.tried(small)
-        few, many = parts_of(result), parts_of(call.tried(large))
+        arrays, result = call.tried(small)
+        few, many = parts_of(result), parts_of(call.tried(large)[1])
     except OneDNNError:
         raise
     except (ValueError, TypeError, IndexError, ArithmeticError, np.linalg.LinAlgError) as e:
         raise InvalidArgumentsError(str(e)) from e
     ones, fewest = few, few
     with contextlib.suppress(ValueError, IndexError):  # ones may be out of bounds, and one too few
-        ones = parts_of(call.tried(small, 1))
-        tried = parts_of(call.tried(least))
+        ones = parts_of(call.tried(small, 1)[1])
+        tried = parts_of(call.tried(least)[1])
         fewest = tried if [t.ndim for t in tried] == [f.ndim for f in few] else few
     if [f.shape for f in few] != [o.shape for o in ones]:
         raise InvalidShapeError("the result's shape depends on elements, which a call determines")
@@ -222,7 +210,9 @@ def host_step(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         (tuple(map(_dim, f.shape, m.shape, o.shape)) if small != large else f.shape, dtype)
         for f, m, o, dtype in zip(few, many, fewest, dtypes, strict=True)
     )
-    call = replace(call, results=made)
+    pairs = itertools.product(enumerate(arrays), enumerate(few))
+    shares = tuple((i, k) for (i, a), (k, f) in pairs if np.may_share_memory(a, f))
+    call = replace(call, results=made, shares=shares)
     label = f"np.{name}" if name != "getitem" else "x[...]"
     steps = values[0].builder.call(call, *values, outputs=call.outputs, name=label)
     if not isinstance(result, (tuple, list)):

@@ -46,7 +46,8 @@ def result_type(*operands: Any) -> str:
     to a value of floating-point numbers, where NumPy would go to f64.
     """
     values = [v for v in operands if isinstance(v, Value)]
-    floats = [v for v in values if v.dtype in FLOATS]
+    is_complex = any(v.dtype == "c64" for v in values)
+    floats = [v for v in values if v.dtype in FLOATS and not is_complex]
     dtypes = [array_dtype(v.dtype) for v in floats or values]
     weak = set()
     for operand in (v for v in operands if not isinstance(v, Value)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import inspect
@@ -62,9 +63,10 @@ def rebuilt(result: Any, arrays: Iterator[Any]) -> Any:
         return {key: rebuilt(part, arrays) for key, part in result.items()}
     filled = [rebuilt(part, arrays) for _, part in parts]
     if dataclasses.is_dataclass(result) and not isinstance(result, type):
-        return dataclasses.replace(
-            result, **{n: a for (n, _), a in zip(parts, filled, strict=True)}
-        )
+        made = copy.copy(result)  # its __post_init__ has run
+        for (name, _), array in zip(parts, filled, strict=True):
+            object.__setattr__(made, name, array)
+        return made
     return type(result)(*filled) if hasattr(result, "_fields") else type(result)(filled)
 
 
@@ -222,10 +224,6 @@ class Jitted:
     def __set_name__(self, owner: type, name: str) -> None:
         self._attribute = name
 
-    @overload
-    def __get__(self, instance: None, owner: type) -> Jitted: ...
-    @overload
-    def __get__(self, instance: object, owner: type) -> Jitted: ...
     def __get__(self, instance: object | None, owner: type) -> Jitted:
         """Return the method of one instance, and store it there for later lookups."""
         if instance is None:
@@ -300,7 +298,8 @@ class Jitted:
 
 def _key_of(array: Any, i: int, name: str) -> tuple[tuple[int, ...], str]:
     dtype = getattr(array, "dtype", None)
-    if dtype is None or not hasattr(array, "shape"):
+    subclass = isinstance(array, np.ndarray) and type(array) not in (np.ndarray, np.memmap)
+    if dtype is None or not hasattr(array, "shape") or subclass:
         raise TypeError(
             f"{name}: argument {i} must be an array or support DLPack, got {type(array).__name__}"
         )
@@ -373,13 +372,6 @@ def jit(
     >>> double_relu(np.float32([-1, 2]))
     array([0., 4.], dtype=float32)
     """
-    graph_options = {
-        "engine_kind": engine_kind,
-        "fpmath_mode": fpmath_mode,
-        "apply_to_int": apply_to_int,
-    }
-
-    def decorate(decorated: Callable[..., Any]) -> Jitted:
-        return Jitted(decorated, maxsize, graph_options, options, dtype)
-
-    return decorate if function is None else decorate(function)
+    graph = dict(engine_kind=engine_kind, fpmath_mode=fpmath_mode, apply_to_int=apply_to_int)
+    others = maxsize, graph, options, dtype
+    return (lambda f: Jitted(f, *others)) if function is None else Jitted(function, *others)
