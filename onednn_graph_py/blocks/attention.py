@@ -79,7 +79,8 @@ def sdpa(
     key, value : Value
         (batch, key heads, keys, head size); the number of heads of `query` is a multiple of theirs.
         For a query of 5 dims (batch, key heads, 1, keys, head size). They have the query's data
-        type, or are compressed: u8, s8, u4 or s4.
+        type, or are compressed: u8, s8, u4 or s4. The head size of `value`, which the result has,
+        may be another.
     scale : float or Value, optional
         One element; by default 1 / sqrt(head size), or sqrt(head size) to divide by.
     scale_by : "multiply" or "divide"
@@ -174,6 +175,7 @@ def sdpa(
         grouped = (heads.batch, heads.kv_heads, per_key, heads.queries, heads.size)
         query = reshape(query, grouped, part(name, "query regrouped"))
         key = reshape(key, one, part(name, "key regrouped"))
+        one = (*one[:-1], heads.value_size)
         value = reshape(value, one, part(name, "value regrouped"))
     scores = op(b, "MatMul", query, key, transpose_b=True, dtype=between, name=part(name, "scores"))
     kind = "Multiply" if scale_by == "multiply" else "Divide"
@@ -185,7 +187,7 @@ def sdpa(
     last = part(name, "combined") if heads.regroup or rows is not None else name
     y = op(b, "MatMul", weights, value, name=last)
     if heads.regroup:
-        whole = (heads.batch, heads.heads, heads.queries, heads.size)
+        whole = (heads.batch, heads.heads, heads.queries, heads.value_size)
         y = reshape(y, whole, name if rows is None else part(name, "heads side by side"))
     return y if rows is None else op(b, "Multiply", y, rows, name=name)
 

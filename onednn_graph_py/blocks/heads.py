@@ -18,6 +18,7 @@ class Heads:
     queries: int
     keys: int
     size: int
+    value_size: int
     regroup: bool  # whether to make a dim of the query heads that share a key head
     rank: int  # that of the given query
 
@@ -39,20 +40,20 @@ def heads_of(query: Value, key: Value, value: Value) -> Heads:
         need_shape(
             "sdpa", "key", k, (q[0], q[1], 1, -1, size), "(batch, key heads, 1, keys, head size)"
         )
-        need_shape("sdpa", "value", v, (*k[:-1], size), "as key")
-        return Heads(q[0], q[2], q[1], q[3], k[3], size, False, 5)
+        need_shape("sdpa", "value", v, (*k[:-1], -1), "as key but for the last dim")
+        return Heads(q[0], q[2], q[1], q[3], k[3], size, v[-1], False, 5)
     if -1 in (q[1], k[1]):
         raise InvalidShapeError(
             "sdpa: the numbers of heads (dim 1) must be known, got query "
             f"{shape_text(q)} and key {shape_text(k)}"
         )
     need_shape("sdpa", "key", k, (q[0], -1, -1, size), "(batch, key heads, keys, head size)")
-    need_shape("sdpa", "value", v, (*k[:-1], size), "as key")
+    need_shape("sdpa", "value", v, (*k[:-1], -1), "as key but for the last dim")
     if q[1] % k[1]:
         raise InvalidShapeError(
             f"sdpa: the number of heads of key must divide those of query, {q[1]}, got {k[1]}"
         )
-    heads = Heads(q[0], q[1], k[1], q[2], k[2], size, q[1] != k[1], 4)
+    heads = Heads(q[0], q[1], k[1], q[2], k[2], size, v[-1], q[1] != k[1], 4)
     for argument, shape in (("query", q), ("key", k), ("value", v)):
         if heads.regroup and shape[1:].count(-1) > 1:
             raise InvalidShapeError(

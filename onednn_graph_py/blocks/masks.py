@@ -228,7 +228,7 @@ def _largest(x: Value, axes: list[int], name: str | None) -> Value:
 def _width(rows: tuple[int, ...], heads: Heads) -> int:
     """Return how wide factors for such rows must be for a fast kernel of Multiply."""
     by_head = rows[-2:-1] == (1,) and any(d != 1 for d in rows[:-2])
-    return 1 if by_head or heads.size == -1 else heads.size
+    return 1 if by_head or heads.value_size == -1 else heads.value_size
 
 
 def _factor(rows: Value, heads: Heads, name: str | None) -> Value:

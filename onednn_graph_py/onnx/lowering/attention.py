@@ -158,7 +158,7 @@ def _by_steps(
         scores = b.tanh(scores * (1 / cap)) * cap
     returned = scores if mode == 1 else returned
     # Zeros of rows without a key are put among the weights.
-    heads = Heads(batch, count, count, queries, keys, keys, False, 4)
+    heads = Heads(batch, count, count, queries, keys, keys, keys, False, 4)
     if isinstance(mask, Value) and mask.dtype != "boolean":
         mask = call.cast(mask, "f32")
     scores, factor, attrs = masks.applied(
