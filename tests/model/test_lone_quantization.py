@@ -82,3 +82,16 @@ def test_scales_that_fit_two_axes_are_refused():
     b = og.GraphBuilder()
     with pytest.raises(og.InvalidGraphOpError, match=r"each of the 1 channels \(axis 1 of 3x1x3\)"):
         b.input((3, 1, 3), "s8").dequantize(scales=[1.0, 2.0, 3.0], qtype="per_channel", axis=1)
+
+
+def test_zero_points_of_channels_that_are_inputs_of_32_bits():
+    """oneDNN makes no floats of them, so NumPy computes the op."""
+    zps = np.int32([300, -70, 5, 0])
+    b = og.GraphBuilder()
+    x, s, z = b.input(SHAPE, "s8"), b.input((4,)), b.input((4,), "s32")
+    b.output(x.dynamic_dequantize(s, z, qtype="per_channel", axis=1))
+    with pytest.warns(RuntimeWarning, match="runs in NumPy"):
+        model = b.compile()
+    scales = np.float32([1, 2, 0.5, 8])
+    exact = (INTEGERS - along(1, zps)) * along(1, scales)
+    np.testing.assert_array_equal(model(INTEGERS, scales, zps), exact.astype(np.float32))

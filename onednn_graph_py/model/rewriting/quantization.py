@@ -30,7 +30,9 @@ def _in_f32(ops: Ops, value: Value) -> Value:
         return ops.op("DynamicDequantize", value, one, qtype="per_tensor")
     if value.dtype in ("bf16", "f16"):
         return ops.cast(value, "f32")
-    return ops.op("Dequantize", value, dtype="f32", **_UNIT)
+    made = ops.like(value, dtype="f32")
+    ops.add("Dequantize", (value,), (made,), _UNIT)  # which is refused for s32
+    return made
 
 
 def _axis(node: Node, shape: Dims, count: int) -> int | None:
