@@ -8,8 +8,9 @@ from graphs import lacks
 
 import onednn_graph_py as og
 from onednn_graph_py import reference
+from onednn_graph_py.model.building.value import Node, Value, new_id
 from onednn_graph_py.model.planning.grouping import needed
-from onednn_graph_py.model.rewriting import PASSES, rewriter, rewritten
+from onednn_graph_py.model.rewriting import PASSES, RECIPES, rewriter, rewritten
 from onednn_graph_py.ops import inference
 from onednn_graph_py.tools.explaining import probe
 from onednn_graph_py.tools.explaining.reasons import reasons
@@ -744,3 +745,15 @@ def test_four_dims_in_layouts_that_convolutions_choose_are_joined_as_they_are():
     assert join.outputs[0].ndim == 4
     made = b.compile()(x)
     np.testing.assert_array_equal(made[:, 32:], np.maximum(made[:, :32], 0))
+
+
+def test_statistics_keep_one_element_along_the_axis_of_three_dims():
+    """From 3.9 on SoftMax has them as a second output."""
+    b = og.GraphBuilder()
+    x = b.input((2, 3, 4, 5))
+    made = Value(b, x.shape, "f32"), Value(b, (2, 3, 1, 5), "f32")
+    node = Node(new_id(), "SoftMax", "", (x,), made, {"axis": 2}, "")
+    (rule,) = (r for r in RECIPES if r.how == "with three dims")
+    written = rule.written(b, node, {v.id: v.shape for v in (x, *made)})
+    (softmax,) = (n for n in written if n.kind == "SoftMax")
+    assert [v.shape for v in softmax.outputs] == [(6, 4, 5), (6, 1, 5)]

@@ -237,8 +237,11 @@ def _as_three_dims(ops: Ops, node: Node) -> bool:
     """Join the dims before an axis, and those behind it."""
     shape = ops.shapes[node.inputs[0].id]
     axis = int(node.attr("axis")) % len(shape)
-    joined = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
-    return len(shape) > 3 and _reshaped(ops, node, lambda _: joined, axis=1)
+
+    def joined(dims: Dims) -> Dims:
+        return math.prod(dims[:axis]), dims[axis], math.prod(dims[axis + 1 :])
+
+    return len(shape) > 3 and _reshaped(ops, node, joined, axis=1)
 
 
 def _as_image(ops: Ops, node: Node) -> bool:
