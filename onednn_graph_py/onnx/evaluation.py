@@ -193,9 +193,8 @@ def evaluated(
         return [Tensor.of_arrays(tuple(sizes), "s64")]
     if any(o is not None and o.arrays is None for o in operands) or subgraphs(node):
         return None
-    if node.op_type in QUANTIZING | DRAWN | SLOW | MISTAKEN or not fact.has_schema:
-        return None
-    if node.op_type.startswith("Random"):
+    unknown = not fact.has_schema or node.op_type.startswith("Random")
+    if unknown or node.op_type in QUANTIZING | DRAWN | SLOW | MISTAKEN:
         return None
     columns: list[list[npt.NDArray[Any]]] = []
     inferred: list[Inferred] = []

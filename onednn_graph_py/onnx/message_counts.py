@@ -134,7 +134,8 @@ def _count(content: bytes) -> None:
             at = found.end()
             numbers -= at - begin
         if numbers < 0:
-            raise GraphFormatError(f"its lists of numbers take more than {MOST_NUMBERS:,} bytes")
+            most = f"{MOST_NUMBERS >> 20} MiB; if you trust it, give what onnx.load returns"
+            raise GraphFormatError(f"its lists of numbers take more than {most}")
         if at > end:
             raise IndexError
 

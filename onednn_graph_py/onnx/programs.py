@@ -74,6 +74,7 @@ class Programs:
         self._rival = rival
         self.general: list[Program] = []
         self.failures: list[str] = []
+        self.tails: dict[Any, tuple[Island, list[ir.Value], list[ir.Value]]] = {}
         self._weights = weights
         self.options = options
         self._unknown = unknown
@@ -280,9 +281,14 @@ class Tail:
         read = {v for n in found.rest for v in read_by(n)} | set(section.outputs)
         self.reads = [v for v in read if v in there and there[v].fixed is None]
         later = {v for n in self.second for v in read_by(n)} | set(section.outputs)
-        self.island, self._inputs, self._outputs = island_of(
+        key = (*found.rest, *found.aliases.values())
+        made = programs.tails.get(key) or island_of(
             section, found, self.first, later.__contains__, programs.options
         )
+        self.island, self._inputs, self._outputs = made
+        every = {v for n in self.first for v in read_by(n) if v in there}
+        if all(there[v].fixed is None for v in every - section.known.keys()):  # for all sizes
+            programs.tails[key] = made
         self.rest: Programs | None = None
         self._after_fork()
         renew_in_forks(self)

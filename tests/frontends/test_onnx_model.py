@@ -343,6 +343,20 @@ def test_dims_that_follow_from_numbers_cut_the_model(fallback):
     assert "NonZero: its dims depend on numbers" in str(loaded.report())
 
 
+@pytest.mark.parametrize(
+    ("nodes", "shared"),
+    [
+        ("y = NonZero (x)", True),
+        ("i = NonZero (x) k = Shape (x) n = Gather (k, o) y = Add (i, n)", False),
+    ],
+)
+def test_sizes_share_an_island_whose_numbers_do_not_follow_from_them(nodes, shared):
+    model = model_of(f"g (float[n,8] x) => (int64[2,k] y) <int64[1] o = {{0}}> {{ {nodes} }}")
+    loaded = check(model, *([np.maximum(floats(n, 8), 0)] for n in (2, 5, 3, 5)), islands="fewest")
+    entries = loaded._required.entries.values()
+    assert len({id(e.tail.island) for e in entries}) == (1 if shared else len(entries))
+
+
 def test_nothing_found_is_an_empty_result():
     check(FOUND, [np.zeros((2, 8), np.float32)], [floats(2, 8)])
 

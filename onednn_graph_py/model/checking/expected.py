@@ -78,7 +78,8 @@ class OutputCheck:
 
     def __str__(self) -> str:
         if self.ok:
-            return f"{self.name}: right; the largest error is {self.max_error:.3g}"
+            error = f"{self.max_error:.3g} of {self.largest:.3g}"
+            return f"{self.name}: right; the largest error is {error}"
         return (
             f"{self.name}: {self.wrong} of {self.count} elements are wrong; the worst, at "
             f"{list(self.index)}, is {self.actual:.9g} and should be {self.expected:.9g} within "

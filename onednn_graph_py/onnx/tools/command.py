@@ -72,13 +72,8 @@ def plain(builder: GraphBuilder) -> GraphBuilder:
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
-    given = {
-        "fallback": arguments.fallback,
-        "requantize": arguments.requantize,
-        "dynamic_quantization": arguments.dynamic_quantization,
-        "threads": arguments.threads,
-    }
-    return {name: value for name, value in given.items() if value is not None}
+    names = "fallback", "requantize", "dynamic_quantization", "threads"
+    return {name: given for name in names if (given := getattr(arguments, name)) is not None}
 
 
 def require_packages() -> None:
