@@ -1263,6 +1263,10 @@ bad_argument("there is no input 'y'; there are: x", fill, X_GRAPH, shapes={"y": 
 bad_shape("'x' must have the shape 2x3, got 2x4", fill, X_GRAPH, shapes={"x": (2, 4)})
 bad_argument("verify: seed must be", lambda: built().verify(seed=-1))
 type_error("explain: model must be a CompiledGraph or GraphBuilder", og.explain, None)
+says = "explain: input 'x' must have the shape 2x3, got 2x4"
+bad_shape(says, og.explain, X_GRAPH, (2, 4), seconds=0)
+bad_argument("export: seed must be a whole number", lambda: X_GRAPH.to_python(seed="a"))
+type_error("run_case: case must be a Case, got str", og.replay.run_case, "graph.json")
 type_error("to_json: graph must be a GraphDocument", og.serialization.to_json, None)
 type_error("shrink: document must be", og.shrinking.shrink, X_GRAPH, "mismatch")
 bad_argument("pack_int4: values must be integers", og.dtypes.pack_int4, ["ab"], "s4")

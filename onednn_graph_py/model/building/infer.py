@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 
+from ...base.arguments import need_integers
 from ...base.errors import InvalidArgumentsError, InvalidShapeError, OneDNNError, reworded
 from ...base.text.names import did_you_mean
 from ...ops.tensor_spec import TensorSpec
@@ -19,20 +20,21 @@ def known_shapes(
     - raises `InvalidShapeError`: a dim is unknown, or a shape is not as declared
     """
     known: dict[int, tuple[int, ...]] = {}
-    names = [v.name for v in builder.inputs]
-    for name in input_shapes or ():
+    given, names = input_shapes or {}, [v.name for v in builder.inputs]
+    for name in given:
         if name not in names:
             hint = did_you_mean(name, names) or f"; there are: {', '.join(names)}"
             raise InvalidArgumentsError(f"there is no input {name!r}{hint}")
     for value in builder.inputs:
-        shape = (input_shapes or {}).get(value.name, value.shape)
-        if shape is None or not is_whole(shape):
+        declared = value.shape or ()
+        if value.name not in given and not is_whole(declared):
             raise InvalidShapeError(
                 f"input {value.name!r}: its shape must be given, as dims are unknown: "
-                f"{shape_text(value.shape)}"
+                f"{shape_text(declared)}"
             )
-        require_fit(f"input {value.name!r}", value.shape or (), shape)
-        known[value.id] = tuple(shape)
+        shape = need_integers(f"input {value.name!r}: its shape", given.get(value.name, declared))
+        require_fit(f"input {value.name!r}", declared, shape)
+        known[value.id] = shape
     return known
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...base.arguments import need_instance
+from ...base.arguments import need_instance, need_integers
 from ...base.errors import InvalidArgumentsError, OneDNNError
 from ...base.linked import version
 from ...base.loading.openmp_waiting import loaded_before
@@ -15,7 +15,7 @@ from ...base.refusals import with_reason
 from ...machine.cpu import threads_can_be_set
 from ...model.building.builder import GraphBuilder
 from ...model.building.foreign import ForeignNode
-from ...model.building.infer import infer_shapes
+from ...model.building.infer import infer_shapes, require_fit
 from ...model.building.value import bytes_of, is_whole
 from ...model.planning import Plan, SlowFusions
 from ...model.running.model import CompiledGraph
@@ -42,11 +42,13 @@ class _Subject:
 
 
 def _chosen(name: str, builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> tuple[Shape, ...]:
-    chosen = tuple(tuple(int(d) for d in s) for s in shapes)
+    chosen = tuple(need_integers("explain: a shape", s) for s in shapes)
     if chosen and len(chosen) != len(builder.inputs):
         raise InvalidArgumentsError(
             f"explain: {name} has {len(builder.inputs)} inputs, got {len(chosen)} shapes"
         )
+    for value, shape in zip(builder.inputs, chosen, strict=False):
+        require_fit(f"explain: input {value.name!r}", value.shape or (), shape)
     return chosen or tuple(v.shape or () for v in builder.inputs)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ... import _core
-from ...base.errors import InvalidArgumentsError, OneDNNError
+from ...base.errors import OneDNNError
 from ...machine import current
 from ...model.building.builder import GraphBuilder
 from ...model.building.infer import infer_shapes
@@ -61,10 +61,6 @@ def specialised(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> Graph
     """Copy the graph with these shapes of its inputs; return the builder itself without shapes."""
     if not shapes:
         return builder
-    if len(shapes) != len(builder.inputs):
-        raise InvalidArgumentsError(
-            f"shapes: there must be one for each of {len(builder.inputs)} inputs, got {len(shapes)}"
-        )
     known = {v.id: tuple(s) for v, s in zip(builder.inputs, shapes, strict=True)}
     return rebuild(builder, shapes=known).builder
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...base.arguments import need_whole
 from ...base.errors import InvalidGraphError
 from ...model.building.builder import GraphBuilder
 from ...model.building.foreign import require_ops
@@ -108,6 +109,7 @@ def program_of(
     outputs = [(n, v) for n, v in builder.outputs.items() if v.id in made_by_ops]
     if not outputs:
         raise InvalidGraphError("export: the graph has no output that an op makes")
+    seed = need_whole("export: seed", seed, 0)
     known = infer_shapes(builder, known_shapes(builder, shapes))
 
     fills = fills_of(builder, {v.id: known[v.id] for v in builder.inputs})

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from ...base.arguments import need_instance
 from ...base.processes import MODELS, Isolated, failure
 from ...machine.timing import time_calls
 from ...model.building.builder import GraphBuilder
@@ -56,6 +57,7 @@ DEFAULTS = Options()
 
 def run_case(case: Case, options: Options = DEFAULTS) -> Result:
     """Run a case; errors become verdicts."""
+    need_instance("run_case: case", case, Case)
     began = time.monotonic()
     result = Result(str(case), Verdict.RAN)
     try:
@@ -140,6 +142,8 @@ def replay(
     result : Result
         Its result. Results come when cases end, not in the order of the cases.
     """
+    for case in cases:
+        need_instance("replay: a case", case, Case)
     cores = len(os.sched_getaffinity(0))
     jobs = max(1, min(jobs, len(cases)))
     options = replace(
