@@ -10,7 +10,8 @@ from weakref import WeakValueDictionary
 import torch
 from torch import fx
 
-from ..base.errors import InvalidArgumentsError, UnimplementedError
+from ..base.arguments import need_choice
+from ..base.errors import UnimplementedError
 from . import capture
 from .captured import Captured
 from .division import function_of
@@ -52,8 +53,7 @@ def backend(
         The whole graph would run in torch, and the option `fallback` is ``error``.
     """
     if mode not in (None, "default"):
-        if mode not in MODES:
-            raise InvalidArgumentsError(f"mode must be one of {', '.join(MODES)}, got {mode!r}")
+        need_choice("mode", mode, MODES)
         warnings.warn(
             f"the backend onednn_graph has no modes: {mode!r} changes nothing", stacklevel=2
         )

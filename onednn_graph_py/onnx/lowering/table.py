@@ -127,20 +127,20 @@ class Call(Place):
             return False
         return bool(outputs[output].uses()) or outputs[output].is_graph_output()
 
-    def axes(self, i: int, name: str = "axes") -> tuple[int, ...] | None:
+    def axes(self, i: int) -> tuple[int, ...] | None:
         """Return axes that an attribute or, in newer opsets, an input has; none are negative.
 
         They count the dims of input 0. None if neither is given.
         """
-        given = self.attribute(name)
+        given = self.attribute("axes")
         if given is None and self.has(i):
-            given = tuple(int(a) for a in self.need(i, name).reshape(-1))
+            given = tuple(int(a) for a in self.need(i, "axes").reshape(-1))
         if given is None:
             return None
         rank = len(self.dims(0))
         axes = (given,) if isinstance(given, int) else given
         if any(not -rank <= a < rank for a in axes):
-            raise NotLowered(f"{name} are out of range")
+            raise NotLowered("axes are out of range")
         return tuple(a % rank for a in axes)
 
     def target(self, i: int) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ...base.errors import InvalidArgumentsError
@@ -86,19 +86,14 @@ def _require(dims: Dims, known: Mapping[str, object], name: str, value: Shape) -
             why = f"it has {count} dims" if i >= count else f"that dim is {(sizes or ())[i]}"
             raise InvalidArgumentsError(f"{told}: {why} in the model")
         there = [n for n in known if n not in dims and not _PLACE.fullmatch(n)] or list(known)
-        hint = did_you_mean(name, known)
-        raise InvalidArgumentsError(
-            f"{told}: the model has no such dim{hint or f'; there are: {_listed(there)}'}"
-        )
+        listed = ", ".join(there) or "none, all sizes are fixed"
+        hint = did_you_mean(name, known) or f"; there are: {listed}"
+        raise InvalidArgumentsError(f"{told}: the model has no such dim{hint}")
     if name not in dims and len(value) != 1:
         raise InvalidArgumentsError(f"{told}: a dim has one size")
     sizes = dims.get(name)
     if name in dims and sizes is not None and len(value) != len(sizes):
         raise InvalidArgumentsError(f"{told}: the input has {len(sizes)} dims, got {len(value)}")
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none, all sizes are fixed"
 
 
 def _guess(name: str, axis: int, ndim: int) -> int:

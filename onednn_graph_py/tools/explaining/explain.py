@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...base.arguments import need_instance, need_integers
+from ...base.arguments import need_instance
 from ...base.errors import InvalidArgumentsError, OneDNNError
 from ...base.linked import version
 from ...base.loading.openmp_waiting import loaded_before
@@ -15,7 +15,7 @@ from ...base.refusals import with_reason
 from ...machine.cpu import threads_can_be_set
 from ...model.building.builder import GraphBuilder
 from ...model.building.foreign import ForeignNode
-from ...model.building.infer import infer_shapes, require_fit
+from ...model.building.infer import infer_shapes
 from ...model.building.value import bytes_of, is_whole
 from ...model.planning import Plan, SlowFusions
 from ...model.running.model import CompiledGraph
@@ -25,6 +25,7 @@ from ..kernels import Kernels, job_of, kernels_of, step_keys
 from .explanation import Explanation
 from .facts import StepFacts
 from .peaks import NO_PRIMITIVE, machine, raised, speed, timed
+from .probe import chosen_shapes
 from .steps import PASSED, steps_of_builder, steps_of_plan
 
 Shape = tuple[int, ...]
@@ -41,20 +42,9 @@ class _Subject:
     notes: list[str]
 
 
-def _chosen(name: str, builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> tuple[Shape, ...]:
-    chosen = tuple(need_integers("explain: a shape", s) for s in shapes)
-    if chosen and len(chosen) != len(builder.inputs):
-        raise InvalidArgumentsError(
-            f"explain: {name} has {len(builder.inputs)} inputs, got {len(chosen)} shapes"
-        )
-    for value, shape in zip(builder.inputs, chosen, strict=False):
-        require_fit(f"explain: input {value.name!r}", value.shape or (), shape)
-    return chosen or tuple(v.shape or () for v in builder.inputs)
-
-
 def _of_model(model: CompiledGraph, shapes: Sequence[Sequence[int]]) -> _Subject:
     builder = model.builder
-    chosen = _chosen(model.name, builder, shapes)
+    chosen = chosen_shapes(model.name, builder, shapes)
     if not shapes and not all(map(is_whole, chosen)):
         latest = model.latest_shapes
         if latest is None:
@@ -68,7 +58,7 @@ def _of_model(model: CompiledGraph, shapes: Sequence[Sequence[int]]) -> _Subject
 
 
 def _of_builder(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> _Subject:
-    chosen = _chosen("the graph", builder, shapes)
+    chosen = chosen_shapes("the graph", builder, shapes)
     subject = _Subject(builder, None, None, chosen, [])
     if not all(map(is_whole, chosen)):
         subject.notes.append("dims are unknown: give shapes to have it compiled and timed")

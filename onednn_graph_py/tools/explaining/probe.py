@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ... import _core
-from ...base.errors import OneDNNError
+from ...base.arguments import need_integers
+from ...base.errors import InvalidArgumentsError, OneDNNError
 from ...machine import current
 from ...model.building.builder import GraphBuilder
-from ...model.building.infer import infer_shapes
+from ...model.building.infer import infer_shapes, require_fit
 from ...model.building.value import Node, Value, is_whole
 from ...model.planning import CompileOptions, SlowFusions, engine_of, partitions
 from ...model.planning.choosing import split_for_speed
@@ -57,11 +58,26 @@ class Group:
         return self.supported and not self.trouble
 
 
+def chosen_shapes(
+    name: str, builder: GraphBuilder, shapes: Sequence[Sequence[int]]
+) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of a graph's inputs; raise if they do not fit those declared."""
+    chosen = tuple(need_integers("explain: a shape", s) for s in shapes)
+    if chosen and len(chosen) != len(builder.inputs):
+        raise InvalidArgumentsError(
+            f"explain: {name} has {len(builder.inputs)} inputs, got {len(chosen)} shapes"
+        )
+    for value, shape in zip(builder.inputs, chosen, strict=False):
+        require_fit(f"explain: input {value.name!r}", value.shape or (), shape)
+    return chosen or tuple(v.shape or () for v in builder.inputs)
+
+
 def specialised(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> GraphBuilder:
     """Copy the graph with these shapes of its inputs; return the builder itself without shapes."""
     if not shapes:
         return builder
-    known = {v.id: tuple(s) for v, s in zip(builder.inputs, shapes, strict=True)}
+    chosen = chosen_shapes("the graph", builder, shapes)
+    known = {v.id: s for v, s in zip(builder.inputs, chosen, strict=True)}
     return rebuild(builder, shapes=known).builder
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ... import _core
+from ...base.arguments import need_choice
 from ...base.errors import InvalidArgumentsError, OneDNNError, UnimplementedError
 from ...base.processes import MODELS, Isolated, cause, ending, too_long
 from ...base.refusals import with_reason
@@ -255,10 +256,7 @@ class Shows:
         timeout: float = 60.0,
         trial: Callable[[GraphDocument, int], Outcome] | None = None,
     ) -> None:
-        if symptom not in SYMPTOMS:
-            raise InvalidArgumentsError(
-                f"a graph can be shrunk while it shows {', '.join(SYMPTOMS)}; got {symptom!r}"
-            )
+        need_choice("symptom", symptom, SYMPTOMS)
         if not timeout > 0:
             raise InvalidArgumentsError(f"timeout must be positive, got {timeout!r}")
         self.symptom = symptom
