@@ -134,12 +134,12 @@ def require_usm(address: object, context: int, what: str) -> str:
     if not isinstance(address, (int, np.integer)) or isinstance(address, bool):
         raise TypeError(f"{what}: expected an int, got {type(address).__name__}")
     query = _pointer_type_query(_interface_library(load(what)))
-    found = query(int(address), context) if 0 < address < 2**63 else 0
-    if found not in _USM_TYPES:
+    kind = query(int(address), context) if 0 < address < 2**63 else 0
+    if kind not in _USM_TYPES:
         raise InvalidArgumentsError(
             f"{what} is not unified shared memory of the engine's context: {address}"
         )
-    return _USM_TYPES[found]
+    return _USM_TYPES[kind]
 
 
 def is_on_sycl_device(source: object) -> bool:

@@ -33,9 +33,9 @@ class OpenEnum(NamedEnum):
     def _missing_(cls, value: object) -> OpenEnum | None:
         if not isinstance(value, int):
             return None
-        made = object.__new__(cls)
-        made._name_, made._value_ = f"unknown({value:#x})", value
-        return cls._value2member_map_.setdefault(value, made)  # type: ignore[return-value]
+        member = object.__new__(cls)
+        member._name_, member._value_ = f"unknown({value:#x})", value
+        return cls._value2member_map_.setdefault(value, member)  # type: ignore[return-value]
 
 
 class NamedFlag(enum.Flag, metaclass=_Names):

@@ -97,9 +97,9 @@ def array_dtype(name: str) -> np.dtype[Any]:
     InvalidDataTypeError
         There is no such data type.
     """
-    found = HOST_DTYPES.get(name)
-    if found is not None:
-        return found
+    host = HOST_DTYPES.get(name)
+    if host is not None:
+        return host
     try:
         return numpy_dtype(name)
     except (TypeError, ValueError) as e:
@@ -171,16 +171,16 @@ def pack_int4(
     array([241,   7], dtype=uint8)
     """
     name, (low, high) = _range(data_type)
-    given = np.asarray(values).reshape(-1)
+    flat = np.asarray(values).reshape(-1)
     try:
         # ml_dtypes' int4 is not an np.integer, but converts exactly; NaN and infinity do not.
         with np.errstate(invalid="ignore"):
-            wide = given.astype(np.int64)
-        exact = given.dtype.kind in "iub" or np.array_equal(wide.astype(given.dtype), given)
+            wide = flat.astype(np.int64)
+        exact = flat.dtype.kind in "iub" or np.array_equal(wide.astype(flat.dtype), flat)
     except (TypeError, ValueError):  # texts and objects
         exact = False
     if not exact:
-        raise InvalidArgumentsError(f"pack_int4: values must be integers, got dtype {given.dtype}")
+        raise InvalidArgumentsError(f"pack_int4: values must be integers, got dtype {flat.dtype}")
     if wide.size and (wide.min() < low or wide.max() > high):
         raise InvalidArgumentsError(
             f"pack_int4: {name} holds {low} to {high}, got {wide.min()} to {wide.max()}"

@@ -90,8 +90,8 @@ class OneDNNError(RuntimeError):
         """
         if self.refused is None or self.answer is not None:
             return self.answer
-        found: str = self.asker(timeout)
-        return found
+        answer: str = self.asker(timeout)
+        return answer
 
 
 class InvalidArgumentsError(OneDNNError, ValueError):
@@ -162,6 +162,6 @@ _Error = TypeVar("_Error", bound=Exception)
 
 def reworded(error: _Error, message: str) -> _Error:
     """Make an error with another message, which knows what `OneDNNError.reason` needs."""
-    made = type(error)(message)
-    made.__dict__.update(error.__dict__)
-    return made
+    other = type(error)(message)
+    other.__dict__.update(error.__dict__)
+    return other

@@ -204,17 +204,17 @@ def to_graph(document: GraphDocument) -> _core.graph:
     for i, op in enumerate(document.graph):
         with _at(f"graph[{i}]"):
             _check_types(op)
-            made = _core.op(op.id, op.kind, op.name)
+            node = _core.op(op.id, op.kind, op.name)
             for name, value in op.values.items():
-                made.set_attr(name, value)
+                node.set_attr(name, value)
         for k, tensor in enumerate(op.inputs):
             with _at(f"graph[{i}].inputs[{k}]"):
-                made.add_input(_described(tensors[tensor.id]))
+                node.add_input(_described(tensors[tensor.id]))
         for k, tensor in enumerate(op.outputs):
             with _at(f"graph[{i}].outputs[{k}]"):
-                made.add_output(_described(tensor))
+                node.add_output(_described(tensor))
         with _at(f"graph[{i}]"):
-            g.add_op(made)
+            g.add_op(node)
     g.finalize()
     return g
 

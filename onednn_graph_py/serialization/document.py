@@ -145,13 +145,13 @@ class GraphDocument:
 
         Readers may describe a tensor differently: see `records`.
         """
-        made: dict[int, TensorRecord] = {}
+        tensors: dict[int, TensorRecord] = {}
         for place, tensor in self.records():
             if place.ports == "outputs":
-                made[tensor.id] = tensor
+                tensors[tensor.id] = tensor
             else:
-                made.setdefault(tensor.id, tensor)
-        return made
+                tensors.setdefault(tensor.id, tensor)
+        return tensors
 
     def with_tensors(self, changed: Callable[[TensorRecord], TensorRecord]) -> GraphDocument:
         """Return the graph with a function applied to every description of a tensor."""
@@ -172,8 +172,8 @@ class GraphDocument:
 
     def inputs(self) -> tuple[int, ...]:
         """Return the ids of the tensors that no op makes, those of `input_ports` first."""
-        made = self.produced()
-        known = dict.fromkeys(t.id for op in self.graph for t in op.inputs if t.id not in made)
+        produced = self.produced()
+        known = dict.fromkeys(t.id for op in self.graph for t in op.inputs if t.id not in produced)
         named = [id for id in self.input_ports or () if id in known]
         return tuple(dict.fromkeys([*named, *known]))
 
@@ -183,8 +183,8 @@ class GraphDocument:
         First `output_ports`, then the tensors that End or no op reads.
         """
         read, ended = self.read(), {t.id for o in self.graph if o.kind == "End" for t in o.inputs}
-        made = [t.id for op in self.graph for t in op.outputs]
-        known = set(made)
+        ids = [t.id for op in self.graph for t in op.outputs]
+        known = set(ids)
         named = [id for id in self.output_ports or () if id in known]
-        ends = [id for id in made if id not in read or id in ended]
+        ends = [id for id in ids if id not in read or id in ended]
         return tuple(dict.fromkeys([*named, *ends]))

@@ -58,7 +58,7 @@ def check_agreement(document: GraphDocument) -> None:
 
     For other tensors oneDNN uses the strides that their maker gives, so readers may give others.
     """
-    made = document.produced()
+    produced = document.produced()
     seen: dict[int, tuple[Place, TensorRecord]] = {}
     for place, tensor in document.records():
         where, other = seen.setdefault(tensor.id, (place, tensor))
@@ -69,7 +69,7 @@ def check_agreement(document: GraphDocument) -> None:
                 f"{place}.shape: tensor {tensor.id} is {list(tensor.shape)} here and "
                 f"{list(other.shape)} in {where}"
             )
-        if tensor.id not in made and not _same(tensor.strides, other.strides):
+        if tensor.id not in produced and not _same(tensor.strides, other.strides):
             raise GraphFormatError(
                 f"{place}.stride: tensor {tensor.id} has {list(tensor.stride)} here and "
                 f"{list(other.stride)} in {where}"

@@ -175,12 +175,12 @@ def _holds_steps(module: str) -> bool:
 
 
 def _step_function(module: str, name: str, args: list[Any], options: dict[str, Any]) -> Any:
-    found = None
+    function = None
     if _holds_steps(module) and name.isidentifier():
-        found = getattr(import_module(f"{_PACKAGE}.{module}"), name, None)
-    if not isinstance(found, FunctionType) or found.__module__ != f"{_PACKAGE}.{module}":
+        function = getattr(import_module(f"{_PACKAGE}.{module}"), name, None)
+    if not isinstance(function, FunctionType) or function.__module__ != f"{_PACKAGE}.{module}":
         raise ValueError(f"{module}.{name} is no function of a block")
-    return partial(found, *args, **options)
+    return partial(function, *args, **options)
 
 
 _TAGS: dict[type, tuple[str, Any]] = {
@@ -344,31 +344,31 @@ def built(
     for kind, name, where, inputs, what, attrs, outputs in graph["nodes"]:
         read = [values[i] for i in inputs]
         if what == "view":
-            made = builder.add_view(kind, read[0], decoded(attrs))
+            results = builder.add_view(kind, read[0], decoded(attrs))
         elif what == "block's update":
-            made = builder.update(decoded(attrs)[0], *read, name=name)
+            results = builder.update(decoded(attrs)[0], *read, name=name)
         elif what == "block's call":
             function, declared = decoded(attrs)
-            made = builder.call(function, *read, outputs=declared, name=name)
+            results = builder.call(function, *read, outputs=declared, name=name)
         elif what == "island":
             island = import_module(f"{_PACKAGE}.onnx.islands").from_file(attrs)
-            made = builder.call(island, *read, outputs=island.promised, name=name)
+            results = builder.call(island, *read, outputs=island.promised, name=name)
         elif what != "op":
             call = _function(what, *attrs)
-            made = builder.call(call, *read, outputs=call.outputs, name=name)
+            results = builder.call(call, *read, outputs=call.outputs, name=name)
         else:
             specs = [(None if s is None else tuple(s), t) for s, t in outputs]
-            made = builder.add_op(
+            results = builder.add_op(
                 kind, read, decoded(attrs), outputs=specs, name=name or None, where=where
             )
         object.__setattr__(builder.contents.nodes[-1], "where", where)
-        if made is not None:  # an End has no output
-            values += made if isinstance(made, tuple) else [made]
+        if results is not None:  # an End has no output
+            values += results if isinstance(results, tuple) else [results]
     builder.output(**{name: values[i] for name, i in graph["outputs"].items()})
     return builder
 
 
-def _function(what: str, op: str, args: Any, kwargs: Any, read: Any, made: Any) -> HostFunction:
+def _function(what: str, op: str, args: Any, kwargs: Any, read: Any, outputs: Any) -> HostFunction:
     table: Container[str] = _FUNCTIONS
     kind = HostFunction
     if what != "call":
@@ -376,5 +376,5 @@ def _function(what: str, op: str, args: Any, kwargs: Any, read: Any, made: Any) 
         table, kind = calls.HOST, calls.HostCall
     if op not in table:
         raise ValueError(f"it calls {op!r}, which is none of the functions that models call")
-    results = tuple((tuple(dims), dtype) for dims, dtype in made)
+    results = tuple((tuple(dims), dtype) for dims, dtype in outputs)
     return kind(op, tuple(decoded(args)), decoded(kwargs), tuple(read), results)

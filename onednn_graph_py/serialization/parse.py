@@ -127,10 +127,10 @@ def _string(value: Any, place: str) -> str:
 
 def _choice(*choices: str) -> Callable[[Any, str], str]:
     def chosen(value: Any, place: str) -> str:
-        made = _string(value, place)
-        if made not in choices:
+        text = _string(value, place)
+        if text not in choices:
             raise _refuse(place, f"one of {', '.join(choices)}", value)
-        return made
+        return text
 
     return chosen
 
@@ -164,23 +164,23 @@ def _fields(
 
     benchdnn stops reading at a field that it does not know, so writers add none.
     """
-    given = _object(value, place)
-    for name in given:
+    fields = _object(value, place)
+    for name in fields:
         if name in required or name in optional:
             continue
         hint = did_you_mean(str(name)[:40], [*required, *optional], _shown)
         raise GraphFormatError(f"{place}: unknown field {_shown(name)}{hint}")
     for name in required:
-        if name not in given:
+        if name not in fields:
             raise GraphFormatError(f"{place}: the field {_shown(name)} is missing")
-    return given
+    return fields
 
 
 def _dim(value: Any, place: str) -> int:
-    made = _s64(value, place)
-    if made < -1 and made != UNKNOWN_DIM:
+    number = _s64(value, place)
+    if number < -1 and number != UNKNOWN_DIM:
         raise _refuse(place, f"an integer from 0 on, or {UNKNOWN_DIM} (unknown)", value)
-    return made
+    return number
 
 
 def _dims(value: Any, place: str) -> tuple[int, ...]:
@@ -200,23 +200,23 @@ _engine = _choice("any", "cpu", "gpu")
 
 
 def _tensor(value: Any, place: str) -> TensorRecord:
-    given = _fields(
+    fields = _fields(
         value, place, ("id", "dtype", "shape", "stride", "layout_type", "property_type")
     )
-    shape = _dims(given["shape"], f"{place}.shape")
-    stride = _dims(given["stride"], f"{place}.stride")
+    shape = _dims(fields["shape"], f"{place}.shape")
+    stride = _dims(fields["stride"], f"{place}.stride")
     unsaid = (UNKNOWN_DIM,)
     if len(shape) != len(stride) and stride != unsaid and (shape != unsaid or not stride):
         raise GraphFormatError(
             f"{place}.stride: expected {len(shape)} integers as shape has, got {len(stride)}"
         )
     return TensorRecord(
-        _id(given["id"], f"{place}.id"),
-        _dtype(given["dtype"], f"{place}.dtype"),
+        _id(fields["id"], f"{place}.id"),
+        _dtype(fields["dtype"], f"{place}.dtype"),
         shape,
         stride,
-        _layout(given["layout_type"], f"{place}.layout_type"),
-        _property(given["property_type"], f"{place}.property_type"),
+        _layout(fields["layout_type"], f"{place}.layout_type"),
+        _property(fields["property_type"], f"{place}.property_type"),
     )
 
 
@@ -231,29 +231,29 @@ _VALUES: dict[AttributeType, Callable[[Any, str], AttributeValue]] = {
 
 
 def _attribute(value: Any, place: str) -> AttributeRecord:
-    given = _fields(value, place, ("type", "value"))
+    fields = _fields(value, place, ("type", "value"))
     for known, read in _VALUES.items():
-        if given["type"] == known:
-            return AttributeRecord(known, read(given["value"], f"{place}.value"))
-    raise _refuse(f"{place}.type", f"one of {', '.join(_VALUES)}", given["type"])
+        if fields["type"] == known:
+            return AttributeRecord(known, read(fields["value"], f"{place}.value"))
+    raise _refuse(f"{place}.type", f"one of {', '.join(_VALUES)}", fields["type"])
 
 
 def _op(value: Any, place: str) -> OpRecord:
-    given = _fields(value, place, ("id", "kind", "inputs", "outputs"), ("name", "attrs"))
+    fields = _fields(value, place, ("id", "kind", "inputs", "outputs"), ("name", "attrs"))
     attrs = {}
-    for name, attribute in _object(given.get("attrs", {}), f"{place}.attrs").items():
+    for name, attribute in _object(fields.get("attrs", {}), f"{place}.attrs").items():
         at = f"{place}.attrs.{_string(name, f'{place}.attrs')[:40]}"
         attrs[str(name)] = _attribute(attribute, at)
-    kind = _string(given["kind"], f"{place}.kind")
+    kind = _string(fields["kind"], f"{place}.kind")
     if not kind:
         raise _refuse(f"{place}.kind", "an op kind", kind)
     return OpRecord(
-        _id(given["id"], f"{place}.id"),
-        _string(given.get("name", ""), f"{place}.name"),
+        _id(fields["id"], f"{place}.id"),
+        _string(fields.get("name", ""), f"{place}.name"),
         kind,
         attrs,
-        _tuple(given["inputs"], f"{place}.inputs", _tensor),
-        _tuple(given["outputs"], f"{place}.outputs", _tensor),
+        _tuple(fields["inputs"], f"{place}.inputs", _tensor),
+        _tuple(fields["outputs"], f"{place}.outputs", _tensor),
     )
 
 
@@ -266,14 +266,14 @@ _OPTIONAL: dict[str, Callable[[Any, str], Any]] = {
 
 
 def _document(value: Any) -> GraphDocument:
-    given = _fields(value, "graph file", ("version", "engine_kind", "graph"), tuple(_OPTIONAL))
-    if isinstance(given["graph"], (list, tuple)) and not given["graph"]:
+    fields = _fields(value, "graph file", ("version", "engine_kind", "graph"), tuple(_OPTIONAL))
+    if isinstance(fields["graph"], (list, tuple)) and not fields["graph"]:
         raise GraphFormatError("graph: expected at least one op, got an empty list")
-    made = GraphDocument(
-        _string(given["version"], "version"),
-        _engine(given["engine_kind"], "engine_kind"),
-        _tuple(given["graph"], "graph", _op),
-        **{name: read(given[name], name) for name, read in _OPTIONAL.items() if name in given},
+    document = GraphDocument(
+        _string(fields["version"], "version"),
+        _engine(fields["engine_kind"], "engine_kind"),
+        _tuple(fields["graph"], "graph", _op),
+        **{name: read(fields[name], name) for name, read in _OPTIONAL.items() if name in fields},
     )
-    check_links(made)
-    return made
+    check_links(document)
+    return document

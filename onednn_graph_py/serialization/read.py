@@ -54,8 +54,8 @@ def _integer(digits: str) -> int | LongNumber:
 
 
 def _float(digits: str) -> float | LongNumber:
-    made = float(digits)
-    return made if math.isfinite(made) else LongNumber(digits)
+    number = float(digits)
+    return number if math.isfinite(number) else LongNumber(digits)
 
 
 def is_model(path: str | os.PathLike[str]) -> bool:

@@ -44,19 +44,19 @@ class Driver:
 def registered() -> list[Driver]:
     """Return all drivers that are registered with OpenCL's loader, those of the variable first."""
     named = os.environ.get(VARIABLE, "").split(os.pathsep)
-    found = [Driver(file, VARIABLE) for file in named if file]
+    drivers = [Driver(file, VARIABLE) for file in named if file]
     place = Path(os.environ.get(VENDORS_VARIABLE) or _VENDORS)
     try:
         files = sorted(place.glob("*.icd")) if place.is_dir() else [place]
     except OSError:
-        return found
+        return drivers
     for file in files:
         try:
             lines = file.read_text(errors="replace").split()
         except OSError:
             continue
-        found += [Driver(line, str(file)) for line in lines[:1]]
-    return found
+        drivers += [Driver(line, str(file)) for line in lines[:1]]
+    return drivers
 
 
 def installed() -> str | None:

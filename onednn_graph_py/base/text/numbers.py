@@ -21,12 +21,12 @@ def bytes_text(size: int) -> str:
     """
     if size < 1024:
         return counted(size, "byte")
-    made = float(size)
+    amount = float(size)
     for unit in ("KiB", "MiB", "GiB"):
-        made /= 1024
-        if made < 1023.95 or unit == "GiB":
+        amount /= 1024
+        if amount < 1023.95 or unit == "GiB":
             break
-    return f"{made:.1f} {unit}"
+    return f"{amount:.1f} {unit}"
 
 
 def gib_text(size: float) -> str:

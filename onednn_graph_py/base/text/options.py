@@ -21,10 +21,10 @@ N = TypeVar("N", int, float)
 
 def _number(kind: Callable[[str], N], must: str, fits: Callable[[N], bool]) -> Callable[[str], N]:
     def number(text: str) -> N:
-        found = kind(text)
-        if not fits(found):
+        value = kind(text)
+        if not fits(value):
             raise ArgumentTypeError(f"must be {must}, got {text}")
-        return found
+        return value
 
     return number
 
@@ -50,14 +50,14 @@ def add_seed(parser: ArgumentParser) -> None:
 
 def add_timeout(parser: ArgumentParser, default: float, of: str) -> None:
     """Add ``--timeout``; `of` names in the help text what it limits."""
-    told = f"time limit {of}, in seconds (default: %(default)g)"
-    parser.add_argument("--timeout", type=positive, default=default, help=told)
+    text = f"time limit {of}, in seconds (default: %(default)g)"
+    parser.add_argument("--timeout", type=positive, default=default, help=text)
 
 
 def add_seconds(parser: ArgumentParser, default: float, of: str) -> None:
     """Add ``--seconds``; `of` names in the help text what they are for."""
-    told = f"{of}, in seconds (default: %(default)g)"
-    parser.add_argument("--seconds", type=seconds, default=default, help=told)
+    text = f"{of}, in seconds (default: %(default)g)"
+    parser.add_argument("--seconds", type=seconds, default=default, help=text)
 
 
 def help_form(prog: str) -> argparse.HelpFormatter:
@@ -100,8 +100,8 @@ def add_forms(parser: ArgumentParser, **helps: str) -> None:
         metavar="FORM",
         help=f"form of the output: {', '.join(['text', *helps])} (default: text)",
     )
-    for form, told in helps.items():
-        group.add_argument(f"--{form}", dest="form", action="store_const", const=form, help=told)
+    for form, text in helps.items():
+        group.add_argument(f"--{form}", dest="form", action="store_const", const=form, help=text)
     add_output(parser)
 
 

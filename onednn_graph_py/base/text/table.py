@@ -44,15 +44,15 @@ def text_table(
     table = [[cell.split("\n") for cell in row] for row in rows]
     columns = zip(*table, strict=True)
     widths = [max(len(line) for cell in column for line in cell) for column in columns]
-    made = []
+    lines = []
     for cells in table:
         for line in zip_longest(*cells, fillvalue=""):
             aligned = (
                 text.rjust(width) if i in right else text.ljust(width)
                 for i, (text, width) in enumerate(zip(line, widths, strict=True))
             )
-            made.append((indent + "  ".join(aligned)).rstrip())
-    return made
+            lines.append((indent + "  ".join(aligned)).rstrip())
+    return lines
 
 
 def html_table(
@@ -69,12 +69,12 @@ def html_table(
     """
 
     def row(name: str, cells: Sequence[str]) -> Markup:
-        made = []
+        elements = []
         for i, text in enumerate(cells):
             css = ";".join(filter(None, (cell, "text-align:right" * (i in right))))
             lines = joined(text.split("\n"), "<br>")
-            made.append(text if isinstance(text, Markup) else element(name, lines, style=css))
-        return element("tr", *made)
+            elements.append(text if isinstance(text, Markup) else element(name, lines, style=css))
+        return element("tr", *elements)
 
     top = [element("thead", row("th", head))] if head else []
     body = element("tbody", *(row("td", cells) for cells in rows))

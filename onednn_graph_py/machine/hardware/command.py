@@ -9,8 +9,8 @@ from .find import devices
 
 
 def _devices(arguments: argparse.Namespace) -> int:
-    found = devices()
-    print(json.dumps(found.to_dict(), indent=2) if arguments.form == "json" else found)
+    every = devices()
+    print(json.dumps(every.to_dict(), indent=2) if arguments.form == "json" else every)
     return 0
 
 

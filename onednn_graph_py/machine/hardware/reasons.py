@@ -25,10 +25,10 @@ def no_cpu(runtime: str, failures: Sequence[Failure]) -> Missing:
         return failed
     known = [d for d in drivers.registered() if d.is_intels_for_cpus]
     if any(d.exists for d in known):
-        told = ", ".join(f"{d.file} (by {d.told_by})" for d in known)
+        files = ", ".join(f"{d.file} (by {d.told_by})" for d in known)
         return Missing(
             "cpu",
-            f"OpenCL's driver for CPUs is registered, {told}, but shows no device",
+            f"OpenCL's driver for CPUs is registered, {files}, but shows no device",
             "set OCL_ICD_ENABLE_TRACE=1 to have OpenCL's loader report what it does",
         )
     why = f"{runtime} finds the CPU through OpenCL, which knows no driver for it"

@@ -18,7 +18,7 @@ be captured, 126 if the program can't be run, 127 if it does not exist.
 
 def add_capture(commands: Any) -> None:
     """Add the command to those of a parser."""
-    made = add_command(
+    parser = add_command(
         commands,
         "capture",
         "run a program and keep the graphs that it partitions",
@@ -26,21 +26,21 @@ def add_capture(commands: Any) -> None:
         "-o graphs -- python script.py",
         more=_MORE,
     )
-    made.usage = "%(prog)s [-h] [-o DIR] [--] PROGRAM [ARGUMENT ...]"
-    made.add_argument(
+    parser.usage = "%(prog)s [-h] [-o DIR] [--] PROGRAM [ARGUMENT ...]"
+    parser.add_argument(
         *("-o", "--output"),
         dest="folder",
         metavar="DIR",
         default="graphs",
         help="output folder (default: %(default)s)",
     )
-    made.add_argument(
+    parser.add_argument(
         "words",
         nargs=argparse.REMAINDER,
         metavar="PROGRAM",
         help="program to run, and its arguments",
     )
-    made.set_defaults(run=_capture)
+    parser.set_defaults(run=_capture)
 
 
 def _capture(arguments: argparse.Namespace) -> int:
@@ -49,17 +49,19 @@ def _capture(arguments: argparse.Namespace) -> int:
         print("capture: no program is given", file=sys.stderr)
         return 125
     try:
-        found = capture(words, arguments.folder)
+        captured = capture(words, arguments.folder)
     except (OneDNNError, OSError) as e:
         print(f"capture: {error_text(e)}", file=sys.stderr)
         if not isinstance(e, OSError) or e.filename is None or str(e.filename) != words[0]:
             return 125
         return 127 if isinstance(e, FileNotFoundError) else 126
-    print(_told(found, arguments.folder), file=sys.stderr)
-    return found.status if found.status >= 0 else 128 - found.status
+    print(_told(captured, arguments.folder), file=sys.stderr)
+    return captured.status if captured.status >= 0 else 128 - captured.status
 
 
-def _told(found: Captured, folder: str) -> str:
-    if not found.files:
-        return f"capture: no graphs: {found.why_none}"
-    return f"capture: {counted(found.graphs, 'graph')} in {len(found.files)} files in {folder}"
+def _told(captured: Captured, folder: str) -> str:
+    if not captured.files:
+        return f"capture: no graphs: {captured.why_none}"
+    return (
+        f"capture: {counted(captured.graphs, 'graph')} in {len(captured.files)} files in {folder}"
+    )

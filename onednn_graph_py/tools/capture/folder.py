@@ -51,7 +51,7 @@ def parts_among(files: Sequence[Path]) -> set[Path]:
     The files come in the order in which they were written, with or without partitions; the two
     kinds are not compared with each other.
     """
-    found: set[Path] = set()
+    parts: set[Path] = set()
     # The graphs that contain an op, without those that are parts of an earlier one.
     wholes: dict[tuple[bool, _Op], list[frozenset[_Op]]] = {}
     for file in files:
@@ -61,11 +61,11 @@ def parts_among(files: Sequence[Path]) -> set[Path]:
         partitioned = "-partitioning" in file.name
         one = next(iter(ops), None)
         if one is None or any(ops <= whole for whole in wholes.get((partitioned, one), ())):
-            found.add(file)
+            parts.add(file)
             continue
         for op in ops:
             wholes.setdefault((partitioned, op), []).append(ops)
-    return found
+    return parts
 
 
 _NAMES = re.compile(r"graph-\d+(-partitioning)?\.json")

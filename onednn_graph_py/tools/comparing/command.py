@@ -71,19 +71,19 @@ def _words(text: str) -> list[str]:
     return text.split(",") if text else []
 
 
-def _shown(made: Sequence[Comparison], form: str | None) -> str:
+def _shown(comparisons: Sequence[Comparison], form: str | None) -> str:
     if form == "json":
-        return "\n".join(json.dumps(c.to_dict(), allow_nan=False) for c in made)
+        return "\n".join(json.dumps(c.to_dict(), allow_nan=False) for c in comparisons)
     if form == "html":
-        tables = "".join(c._repr_html_() for c in made)
+        tables = "".join(c._repr_html_() for c in comparisons)
         return f'<!doctype html><meta charset="utf-8"><title>Comparison</title>{tables}'
-    return "\n\n".join(str(c) for c in made)
+    return "\n\n".join(str(c) for c in comparisons)
 
 
 def _compare(arguments: argparse.Namespace) -> int:
     settings_of(arguments.isa, arguments.threads, arguments.fpmath)  # raises before files are read
     cases = cases_of(arguments.file)
-    made: list[Comparison] = []
+    comparisons: list[Comparison] = []
     unreadable = False
     try:
         for case in cases:
@@ -94,7 +94,7 @@ def _compare(arguments: argparse.Namespace) -> int:
                 print(printable(f"compare: {where}{e.reason}"), file=sys.stderr)
                 unreadable = True
                 continue
-            found = compare(
+            comparison = compare(
                 document,
                 isa=arguments.isa,
                 threads=arguments.threads,
@@ -106,14 +106,16 @@ def _compare(arguments: argparse.Namespace) -> int:
                 timeout=arguments.timeout,
                 progress=show_progress,
             )
-            made.append(found)
+            comparisons.append(comparison)
             show_progress("")
     except KeyboardInterrupt:
         show_progress("")
-        print(f"compare: interrupted after {len(made)} of {len(cases)} graphs", file=sys.stderr)
+        print(
+            f"compare: interrupted after {len(comparisons)} of {len(cases)} graphs", file=sys.stderr
+        )
         return 130
-    if made:
-        print(printable(_shown(made, arguments.form)))
-    if not all(c.ok for c in made):
+    if comparisons:
+        print(printable(_shown(comparisons, arguments.form)))
+    if not all(c.ok for c in comparisons):
         return 1
     return 2 if unreadable else 0

@@ -69,8 +69,8 @@ def _math_mode(text: str) -> str:
     return text
 
 
-def _listed(given: str | Sequence[str]) -> list[str]:
-    return given.split(",") if isinstance(given, str) else list(given)
+def _listed(words: str | Sequence[str]) -> list[str]:
+    return words.split(",") if isinstance(words, str) else list(words)
 
 
 def settings_of(
@@ -85,14 +85,14 @@ def settings_of(
         None
     ]
     modes: Sequence[str | None] = [*dict.fromkeys(map(_math_mode, _listed(fpmath)))] or [None]
-    made = [Setting(*each) for each in itertools.product(isas, numbers, modes)]
-    return [replace(setting, label=_label(setting, (isas, numbers, modes))) for setting in made]
+    settings = [Setting(*each) for each in itertools.product(isas, numbers, modes)]
+    return [replace(setting, label=_label(setting, (isas, numbers, modes))) for setting in settings]
 
 
 def _label(setting: Setting, varied: Sequence[Sized]) -> str:
     count = setting.threads
-    told = (setting.isa, f"{count} thread{'s' if count != 1 else ''}", setting.fpmath)
-    parts = [str(t) for t, values in zip(told, varied, strict=True) if len(values) > 1]
+    texts = (setting.isa, f"{count} thread{'s' if count != 1 else ''}", setting.fpmath)
+    parts = [str(t) for t, values in zip(texts, varied, strict=True) if len(values) > 1]
     return ", ".join(parts) or onednn()
 
 
@@ -181,7 +181,7 @@ class Column:
             self.process = WorkerProcess(self.setting.isa)
             run.isa = self.process.answer()["isa"]
             self.check_isa()
-            made = self.process.ask(
+            answer = self.process.ask(
                 "load",
                 timeout,
                 **self.graph,
@@ -194,12 +194,12 @@ class Column:
             self.ended(e)
             return
         run.partitions, run.threads, run.fpmath = (
-            made[name] for name in ("partitions", "threads", "fpmath")
+            answer[name] for name in ("partitions", "threads", "fpmath")
         )
-        run.steps = tuple(made["steps"])
-        run.notes += tuple(made["notes"])
-        if made["split"]:
-            run.verdict, run.reason = Verdict.SPLIT, made["split"]
+        run.steps = tuple(answer["steps"])
+        run.notes += tuple(answer["notes"])
+        if answer["split"]:
+            run.verdict, run.reason = Verdict.SPLIT, answer["split"]
 
     def check_isa(self) -> None:
         """Add a note if oneDNN does not use the requested instruction set."""
@@ -230,8 +230,8 @@ def _time(columns: Sequence[Column], seconds: float, timeout: float, progress: P
             if column.process is None:
                 continue
             try:
-                made = column.process.ask("time", timeout, seconds=seconds / ROUNDS)
-                column.rounds.append(made["times"])
+                answer = column.process.ask("time", timeout, seconds=seconds / ROUNDS)
+                column.rounds.append(answer["times"])
             except Ended as e:
                 column.ended(e)
                 column.rounds = []
@@ -253,16 +253,16 @@ def _check_outputs(columns: Sequence[Column], verify: bool, seed: int, timeout: 
     assert process is not None
     try:
         if ran[0] is columns[0]:
-            found = process.ask(
+            answer = process.ask(
                 "differences", timeout, first=columns[0].outputs, runs=[c.outputs for c in ran]
             )
-            for column, difference in zip(ran, found["differences"], strict=True):
+            for column, difference in zip(ran, answer["differences"], strict=True):
                 column.run.difference = difference
         if not verify:
             return
         for mode in dict.fromkeys(c.setting.fpmath for c in ran):
             of_graph = [c for c in ran if c.setting.fpmath == mode]
-            found = process.ask(
+            answer = process.ask(
                 "verify",
                 timeout,
                 **of_graph[0].graph,
@@ -270,7 +270,7 @@ def _check_outputs(columns: Sequence[Column], verify: bool, seed: int, timeout: 
                 runs=[c.outputs for c in of_graph],
                 memory_share=_MEMORY_SHARE,
             )
-            for column, checked in zip(of_graph, found["runs"], strict=True):
+            for column, checked in zip(of_graph, answer["runs"], strict=True):
                 run = column.run
                 run.error, run.share = checked["error"], checked["share"]
                 if checked["wrong"]:
@@ -385,7 +385,7 @@ def compare(
                 column.stop()
     for i, column in enumerate(columns):
         earlier = (k for k in range(i) if columns[k].run.steps == column.run.steps)
-        found = next(earlier, None) if column.run.steps else None
-        column.run.same_steps_as = None if found is None else found + 1
+        same = next(earlier, None) if column.run.steps else None
+        column.run.same_steps_as = None if same is None else same + 1
     runs = tuple(column.run for column in columns)
     return Comparison(name or "graph", runs, processor(), onednn(), seconds, ROUNDS)

@@ -47,11 +47,11 @@ class Run:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the data as a dict for JSON, with infinite numbers as text."""
-        made = {**asdict(self), "verdict": self.verdict.value}
-        made["steps"] = [s._asdict() for s in self.steps]
+        fields = {**asdict(self), "verdict": self.verdict.value}
+        fields["steps"] = [s._asdict() for s in self.steps]
         return {
             k: str(v) if isinstance(v, float) and not math.isfinite(v) else v
-            for k, v in made.items()
+            for k, v in fields.items()
         }
 
 

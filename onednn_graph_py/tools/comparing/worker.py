@@ -82,11 +82,11 @@ class _Worker:
     def differences(self, request: dict[str, Any]) -> dict[str, Any]:
         """Compute the largest difference of each run's outputs to the first run's."""
         first = _loaded(request["first"])
-        made = []
+        largest = []
         for paths in request["runs"]:
             pairs = zip(first, _loaded(paths), strict=True)
-            made.append(max((largest_difference(a, b) for a, b in pairs), default=0.0))
-        return {"differences": made}
+            largest.append(max((largest_difference(a, b) for a, b in pairs), default=0.0))
+        return {"differences": largest}
 
     def verify(self, request: dict[str, Any]) -> dict[str, Any]:
         """Compare runs of one graph with the reference."""
@@ -95,14 +95,16 @@ class _Worker:
         inputs = inputs_of(builder, request["seed"])
         expected = Expected(builder, inputs, request["seed"])
         names = {v.id: name for name, v in builder.outputs.items()}
-        made = []
+        checks = []
         for paths in request["runs"]:
             # Some outputs may be one value under two names.
             ids = [v.id for v in builder.outputs.values()]
-            found = expected.compare(dict(zip(ids, _loaded(paths), strict=True)), names)
-            wrong = "; ".join(str(o) for o in found.outputs if not o.ok)
-            made.append({"error": found.max_error, "share": found.share, "wrong": wrong})
-        return {"runs": made}
+            verification = expected.compare(dict(zip(ids, _loaded(paths), strict=True)), names)
+            wrong = "; ".join(str(o) for o in verification.outputs if not o.ok)
+            checks.append(
+                {"error": verification.max_error, "share": verification.share, "wrong": wrong}
+            )
+        return {"runs": checks}
 
 
 def main(descriptor: int) -> None:
@@ -111,8 +113,8 @@ def main(descriptor: int) -> None:
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         try:
-            made: dict[str, Any] = getattr(worker, request["do"])(request)
-            return made
+            result: dict[str, Any] = getattr(worker, request["do"])(request)
+            return result
         except Ended as e:
             return {"verdict": e.verdict, "reason": e.reason}
         except MemoryError as e:

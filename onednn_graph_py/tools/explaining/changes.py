@@ -77,14 +77,14 @@ class Around:
     @property
     def quantizing(self) -> tuple[Node, ...]:
         """The Quantize and Dequantize ops among those concerned, and beside them."""
-        found: dict[int, Node] = {}
+        nodes: dict[int, Node] = {}
         for node in self.concerned:
             beside = [v.producer for v in node.inputs]
             beside += [r for v in node.outputs for r in self.readers.get(v.id, [])]
             for n in (node, *beside):
                 if n is not None and n.kind in with_attribute("zps"):
-                    found[n.id] = n
-        return tuple(found.values())
+                    nodes[n.id] = n
+        return tuple(nodes.values())
 
     def is_output(self, value: Value) -> bool:
         """Whether a call returns the value."""

@@ -84,19 +84,19 @@ def _retyped(around: Around, nodes: Sequence[Node], dtype: str, casts: Sequence[
 
 def _region(around: Around) -> list[Node]:
     """Find the ops connected with the op by floating-point tensors, through TypeCasts too."""
-    found: dict[int, Node] = {}
+    region: dict[int, Node] = {}
     waiting = [around.node]
     while waiting:
         node = waiting.pop()
-        if node.id in found or node.kind in _BORDER:
+        if node.id in region or node.kind in _BORDER:
             continue
-        found[node.id] = node
+        region[node.id] = node
         values: list[Value] = [v for v in (*node.inputs, *node.outputs) if v.dtype in _FLOATS]
         for value in values:
             waiting += around.readers.get(value.id, [])
             if value.producer is not None:
                 waiting.append(value.producer)
-    return [n for n in around.builder.nodes if n.id in found]
+    return [n for n in around.builder.nodes if n.id in region]
 
 
 def region_types(around: Around) -> Iterator[Change]:

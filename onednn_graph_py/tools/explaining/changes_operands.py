@@ -131,10 +131,10 @@ def fewer_outputs(around: Around) -> Iterator[Change]:
 
 def _again(producer: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
     """Write the producer once more, for one reader, and then the reader."""
-    made = copy.source.nodes[producer]
-    taken = [copy.values[v.id] for v in made.inputs]
-    results = copy.same(made, taken, name=f"{made.name}_again" if made.name else "")
-    fresh = {v.id: r for v, r in zip(made.outputs, results, strict=True)}
+    maker = copy.source.nodes[producer]
+    operands = [copy.values[v.id] for v in maker.inputs]
+    results = copy.same(maker, operands, name=f"{maker.name}_again" if maker.name else "")
+    fresh = {v.id: r for v, r in zip(maker.outputs, results, strict=True)}
     given = tuple(fresh.get(v.id, i) for v, i in zip(node.inputs, inputs, strict=True))
     return copy.same(node, given)
 
@@ -156,9 +156,9 @@ def own_producers(around: Around) -> Iterator[Change]:
 
 def _first(second: int, copy: Copy, node: Node, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
     """Write the second op in the place of the first, on the first one's input."""
-    made = {v.id for v in node.outputs}
+    results = {v.id for v in node.outputs}
     moved = copy.source.nodes[second]
-    given = [inputs[0] if v.id in made else copy.values[v.id] for v in moved.inputs]
+    given = [inputs[0] if v.id in results else copy.values[v.id] for v in moved.inputs]
     return copy.same(moved, given)
 
 

@@ -11,18 +11,18 @@ from .explain import explain
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    found = explain(
+    explanation = explain(
         load(Path(arguments.file)),
         seconds=arguments.seconds,
         what_if=not arguments.no_what_if,
         timeout=arguments.timeout,
     )
     if arguments.form == "json":
-        print(json.dumps(found.to_dict(), indent=2))
+        print(json.dumps(explanation.to_dict(), indent=2))
     elif arguments.form == "html":
-        print(found._repr_html_())
+        print(explanation._repr_html_())
     else:
-        print(found)
+        print(explanation)
     return 0
 
 

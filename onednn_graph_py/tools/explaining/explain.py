@@ -80,7 +80,7 @@ def _of_builder(builder: GraphBuilder, shapes: Sequence[Sequence[int]]) -> _Subj
 
 def _weights(builder: GraphBuilder) -> set[str]:
     """Return the names of the graph's inputs that an op reads as weights."""
-    found = set()
+    names = set()
     for node in builder.nodes:
         if isinstance(node, ForeignNode):
             continue
@@ -91,16 +91,16 @@ def _weights(builder: GraphBuilder) -> set[str]:
             while value.producer is not None and value.producer.kind in PASSED:
                 value = value.producer.inputs[0]
             if value.producer is None and value.data is None:
-                found.add(value.name)
-    return found
+                names.add(value.name)
+    return names
 
 
 def _notes_on(builder: GraphBuilder, steps: Sequence[StepFacts]) -> list[str]:
     """Return notes on slow steps: weights packed at each call, reference implementations."""
-    made = []
+    notes = []
     weights = _weights(builder)
     for number, step in enumerate(steps, 1):
-        made += [
+        notes += [
             f"step {number} runs a reference implementation of oneDNN's, which is slow: "
             f"{k.kind} {k.implementation} {' '.join(k.memory)}"
             for k in step.kernels
@@ -114,7 +114,7 @@ def _notes_on(builder: GraphBuilder, steps: Sequence[StepFacts]) -> list[str]:
             and k.when == "each call"
             and k.memory[-1].lower() != k.memory[-1]
         }
-        made += [
+        notes += [
             f"step {number} packs the input {t.name!r} at each call; as a constant it would be "
             "packed once"
             for t in step.inputs
@@ -122,21 +122,21 @@ def _notes_on(builder: GraphBuilder, steps: Sequence[StepFacts]) -> list[str]:
             and t.name in weights
             and (shape_text(t.tensor.shape), t.tensor.dtype) in packed
         ]
-    return made
+    return notes
 
 
 def _merged(step: StepFacts, key: Sequence[str], kernels: Kernels) -> StepFacts:
     if step.by != "oneDNN":
         return step
-    found = kernels.of.get(tuple(key))
-    if found is None:
+    own = kernels.of.get(tuple(key))
+    if own is None:
         other = "the process that logs made other steps of the graph"
         return replace(step, kernels_unknown=kernels.unknown or other)
     return replace(
         step,
-        partition=f"{found.partition.kind} {found.partition.implementation}".strip(),
-        kernels=found.kernels,
-        kernels_unknown="" if found.kernels else NO_PRIMITIVE,
+        partition=f"{own.partition.kind} {own.partition.implementation}".strip(),
+        kernels=own.kernels,
+        kernels_unknown="" if own.kernels else NO_PRIMITIVE,
     )
 
 

@@ -98,23 +98,23 @@ def tensor_line(facts: TensorFacts) -> str:
 def kernel_line(kernel: Kernel) -> str:
     """Describe a kernel in one line: its implementation, layouts, attributes, shapes and time."""
     times = f" x{kernel.count}" if kernel.count > 1 else ""
-    told = [f"{kernel.kind} {kernel.implementation}{times}", " ".join(kernel.memory)]
-    told += [" ".join(kernel.attributes)] if kernel.attributes else []
-    told += [kernel.problem, f"{seconds_text(kernel.seconds)} {kernel.when}"]
-    return ", ".join(t for t in told if t)
+    parts = [f"{kernel.kind} {kernel.implementation}{times}", " ".join(kernel.memory)]
+    parts += [" ".join(kernel.attributes)] if kernel.attributes else []
+    parts += [kernel.problem, f"{seconds_text(kernel.seconds)} {kernel.when}"]
+    return ", ".join(t for t in parts if t)
 
 
 def step_lines(step: StepFacts) -> list[tuple[str, str]]:
     """Return all further facts about a step as pairs of a label and a line."""
-    made = [("in", tensor_line(t)) for t in step.inputs]
-    made += [("out", tensor_line(t)) for t in step.outputs]
+    lines = [("in", tensor_line(t)) for t in step.inputs]
+    lines += [("out", tensor_line(t)) for t in step.outputs]
     if step.partition:
-        made.append(("partition", step.partition))
-    made += [("kernel", kernel_line(k)) for k in step.kernels]
+        lines.append(("partition", step.partition))
+    lines += [("kernel", kernel_line(k)) for k in step.kernels]
     if step.by == "oneDNN" and step.kernels_unknown:
-        made.append(("kernels", f"not known: {step.kernels_unknown}"))
+        lines.append(("kernels", f"not known: {step.kernels_unknown}"))
     if step.by == "oneDNN" and step.scratch_bytes is not None:
-        made.append(("scratch", bytes_text(step.scratch_bytes)))
+        lines.append(("scratch", bytes_text(step.scratch_bytes)))
     work = step.work
     if work is not None and (work.operations or work.bytes):
         text = f"{work.operations / 1e9:.3g} GFLOP, {bytes_text(work.bytes)} moved"
@@ -122,13 +122,13 @@ def step_lines(step: StepFacts) -> list[tuple[str, str]]:
             text += f", {work.operations_per_byte:.3g} FLOP a byte"
         if work.dtype:
             text += f", products in {work.dtype}"
-        made.append(("work", text))
+        lines.append(("work", text))
     if step.split:
-        made.append(("split", step.split))
+        lines.append(("split", step.split))
     if step.measured:
-        made.append(("measured", step.measured))
+        lines.append(("measured", step.measured))
     places = dict.fromkeys(printable(o.where) for o in step.ops if place_known(o.where))
-    return made + ([("made at", ", ".join(places))] if places else [])
+    return lines + ([("made at", ", ".join(places))] if places else [])
 
 
 def place_known(where: str) -> bool:
@@ -142,15 +142,15 @@ _CELL = "text-align:left;padding:2px 8px;border-bottom:1px solid rgba(128,128,12
 
 def _sections(explanation: Explanation) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return a title for each step and each reason, with lines that have a label."""
-    made = []
+    sections = []
     for number, step in enumerate(explanation.steps, 1):
-        made.append((f"step {number}: {heading(step)}", step_lines(step)))
+        sections.append((f"step {number}: {heading(step)}", step_lines(step)))
     for reason in explanation.reasons:
         name = f"{reason.kind} {visible(reason.op)!r}" if reason.op else reason.kind
         lines = [("to fuse it:", f"{c.description} ({c.result})") for c in reason.changes]
         lines += [("made at", printable(reason.where))] if place_known(reason.where) else []
-        made.append((f"{name}, {reason.status}: {reason.why}", lines))
-    return made
+        sections.append((f"{name}, {reason.status}: {reason.why}", lines))
+    return sections
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -161,13 +161,13 @@ def _table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _step(step: StepFacts) -> dict[str, Any]:
-    made: dict[str, Any] = json.loads(json.dumps(asdict(step)))  # tuples become lists
-    for given in (*made["inputs"], *made["outputs"]):
-        given.update(given.pop("tensor"))
-        given["layout"] = given["layout"] or "row-major"
+    fields: dict[str, Any] = json.loads(json.dumps(asdict(step)))  # tuples become lists
+    for tensor in (*fields["inputs"], *fields["outputs"]):
+        tensor.update(tensor.pop("tensor"))
+        tensor["layout"] = tensor["layout"] or "row-major"
     if step.work is not None:
-        made["work"]["operations_per_byte"] = step.work.operations_per_byte
-    return made
+        fields["work"]["operations_per_byte"] = step.work.operations_per_byte
+    return fields
 
 
 @dataclass(frozen=True, repr=False)

@@ -112,20 +112,20 @@ def grouped(
     """
     draft = _draft(builder, slow_fusions)
     by_id = {n.id: n for n in builder.nodes}
-    made = []
+    groups = []
     for nodes, partition in partitions.groups(draft, draft.nodes):
         own = (one for n in nodes for one in n.parts or (by_id.get(n.id, n),))
         known = tuple({n.id: n for n in own}.values())
         if partition is None:
-            made.append(Group(known, False))
+            groups.append(Group(known, False))
             continue
         compiling = partial(_compiled, draft, nodes, partition) if can_compile(builder) else None
         defect = known_defect(draft, Candidate(nodes, partition))
         trouble = "" if defect is None else defect.why
         kinds = tuple(n.kind for n in nodes)
         group = Group(known, True, trouble, kinds=kinds, _compile=compiling)
-        made.append(group.compiled() if compiled else group)
-    return made
+        groups.append(group.compiled() if compiled else group)
+    return groups
 
 
 def _compiled(
@@ -271,11 +271,11 @@ class Probe:
 
 def readers_of(builder: GraphBuilder) -> dict[int, list[Node]]:
     """Return the ops that read each value, by its id."""
-    made: dict[int, list[Node]] = {}
+    readers: dict[int, list[Node]] = {}
     for node in builder.nodes:
         for value in {v.id: v for v in node.inputs}.values():
-            made.setdefault(value.id, []).append(node)
-    return made
+            readers.setdefault(value.id, []).append(node)
+    return readers
 
 
 def _near(
@@ -288,10 +288,10 @@ def _near(
     places = {n.id: i for i, n in enumerate(nodes)}
     group_of = {places[n.id]: [places[m.id] for m in g.nodes] for g in groups for n in g.nodes}
     readers = readers_of(builder)
-    found = dict.fromkeys(k for i in positions for k in group_of.get(i, [i]))
-    ring = list(found)
+    region = dict.fromkeys(k for i in positions for k in group_of.get(i, [i]))
+    ring = list(region)
     rings = 0
-    while ring and (rings < 2 or len(found) < _NEAR):
+    while ring and (rings < 2 or len(region) < _NEAR):
         rings += 1
         following: dict[int, None] = {}
         for i in ring:
@@ -299,6 +299,6 @@ def _near(
             read_by = [n for v in nodes[i].outputs for n in readers.get(v.id, ())]
             near = [places[n.id] for n in (*made_by, *read_by) if n is not None]
             following.update(dict.fromkeys(k for j in near for k in group_of.get(j, [j])))
-        ring = [i for i in following if i not in found]
-        found.update(dict.fromkeys(ring))
-    return set(found)
+        ring = [i for i in following if i not in region]
+        region.update(dict.fromkeys(ring))
+    return set(region)

@@ -60,14 +60,14 @@ def neighbours(node: Node, readers: dict[int, list[Node]]) -> dict[int, tuple[No
 
     Return them by id, each with the title of a pattern.
     """
-    found: dict[int, tuple[Node, str]] = {}
+    near: dict[int, tuple[Node, str]] = {}
     for maker in _makers(node):
         if title := fusable_in(maker.kind, node.kind):
-            found[maker.id] = maker, title
+            near[maker.id] = maker, title
     for reader in _readers(node.outputs, readers):
         if title := fusable_in(node.kind, reader.kind):
-            found[reader.id] = reader, title
-    return found
+            near[reader.id] = reader, title
+    return near
 
 
 def _makers(node: Node) -> Iterator[Node]:
@@ -124,7 +124,7 @@ def reasons(
     alone: dict[int, dict[int, str]] = {}
     budget = Budget()
     first: dict[Any, Node] = {}
-    made = []
+    rows = []
     for node in graph.nodes:
         group = group_of.get(node.id)
         if group is None:
@@ -139,12 +139,12 @@ def reasons(
         like = first.setdefault(looks_of(around, status), node)
         if like is not node:
             why = f"as {called(like)}, whose surroundings look the same"
-            made.append(Reason(node.name, node.kind, node.where, status, why, ()))
+            rows.append(Reason(node.name, node.kind, node.where, status, why, ()))
             continue
         concerned = [positions[n.id] for n in (*around.concerned, *around.quantizing)]
         probe = Probe(graph, around.position, concerned, groups, slow_fusions)
-        made.append(_reason(around, status, group, probe, budget))
-    return tuple(made)
+        rows.append(_reason(around, status, group, probe, budget))
+    return tuple(rows)
 
 
 def _status(
@@ -162,14 +162,14 @@ def _status(
 
 
 def _reason(around: Around, status: Status, group: Group, probe: Probe, budget: Budget) -> Reason:
-    found = helpful(around, status, probe, budget)
+    changes = helpful(around, status, probe, budget)
     node = around.node
     why = _why(around, status, group)
-    if not found and budget.left <= 0:
+    if not changes and budget.left <= 0:
         why += "; no more changes were tried, as this graph has so many ops of this sort"
-    elif not found:
+    elif not changes:
         why += f"; {tried_in_vain(around, probe)}"
-    return Reason(node.name, node.kind, node.where, status, why, tuple(found))
+    return Reason(node.name, node.kind, node.where, status, why, tuple(changes))
 
 
 # -- why
@@ -184,12 +184,12 @@ def _why(around: Around, status: Status, group: Group) -> str:
         return f"oneDNN fuses {rest}, but it runs in parts: {_plain(group.trouble or group.slow)}"
     if status == "unsupported":
         return _why_unsupported(around, group)
-    told = []
+    others = []
     for other, title in around.patterns.values():
-        told.append(f"{called(other)} (pattern {title})")
+        others.append(f"{called(other)} (pattern {title})")
         if other.id in around.unsupported:
-            told[-1] += ", which is unsupported itself"
-    why = f"the documents let it fuse with {', '.join(dict.fromkeys(told))}, but oneDNN does not"
+            others[-1] += ", which is unsupported itself"
+    why = f"the documents let it fuse with {', '.join(dict.fromkeys(others))}, but oneDNN does not"
     return "; ".join([why, *_lacking(around), *_also_read(around)])
 
 
@@ -211,9 +211,9 @@ def _also_read(around: Around) -> Iterator[str]:
         names = [repr(n) for n, v in around.builder.outputs.items() if v.id == value.id]
         if maker is None or len(every) + len(names) < 2 or not every:
             continue
-        told = [f"read by {', '.join(called(n) for n in every)}"]
-        told += [f"returned as {', '.join(names)}"] if names else []
-        yield f"the result of {called(maker)} is {' and '.join(told)}"
+        uses = [f"read by {', '.join(called(n) for n in every)}"]
+        uses += [f"returned as {', '.join(names)}"] if names else []
+        yield f"the result of {called(maker)} is {' and '.join(uses)}"
 
 
 def _plain(message: str) -> str:
@@ -233,6 +233,6 @@ def _why_unsupported(around: Around, group: Group) -> str:
     if missing is not None and kind == "cpu":
         return missing
     release, types = version().release, ", ".join(dtypes)
-    told = f"oneDNN {release} has no {kind} kernel for {node.kind} in {types} here"
+    text = f"oneDNN {release} has no {kind} kernel for {node.kind} in {types} here"
     notes = [n.rstrip(".") for n in row(node.kind).notes if "CPU" in n and kind == "cpu"]
-    return ": ".join([told, *notes])
+    return ": ".join([text, *notes])

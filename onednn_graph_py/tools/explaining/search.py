@@ -78,15 +78,15 @@ def helpful(around: Around, status: Status, probe: Probe, budget: Budget) -> lis
         tried = probe.ask(candidate.edit)
         if tried is not None and _helps(around, status, probe.before, tried):
             promising.append((candidate, tried))
-    found: list[Change] = []
+    changes: list[Change] = []
     for candidate, tried in sorted(promising, key=lambda p: not p[0].exact):
         confirmed = probe.confirmed(candidate.edit, tried)
         result = "" if confirmed is None else _result(around, status, confirmed)
         if result:
-            found.append(replace(candidate, result=result))
-        if len(found) == _MOST:
+            changes.append(replace(candidate, result=result))
+        if len(changes) == _MOST:
             break
-    return found
+    return changes
 
 
 def _helps(around: Around, status: Status, before: Tried, after: Tried) -> bool:

@@ -70,8 +70,8 @@ class _Described:
         self.named.update((i, ("output", name)) for name, i in outputs)
 
     def facts(self, ids: Iterable[int]) -> tuple[TensorFacts, ...]:
-        told = ((i, self.named.get(i, ("intermediate", ""))) for i in ids)
-        return tuple(TensorFacts(role, name, *self.tensors[i]) for i, (role, name) in told)
+        named = ((i, self.named.get(i, ("intermediate", ""))) for i in ids)
+        return tuple(TensorFacts(role, name, *self.tensors[i]) for i, (role, name) in named)
 
     def operations(self, nodes: Sequence[Node]) -> int | None:
         """Count the operations of all ops together; None if a dim is unknown."""
@@ -104,9 +104,9 @@ def _edge(nodes: Sequence[Node], outside: set[int]) -> tuple[list[int], list[int
 
     A result leaves if it is in `outside`, or if none of the ops reads it.
     """
-    made = {v.id for n in nodes for v in n.outputs}
+    results = {v.id for n in nodes for v in n.outputs}
     read = {v.id for n in nodes for v in n.inputs}
-    inputs = list(dict.fromkeys(v.id for n in nodes for v in n.inputs if v.id not in made))
+    inputs = list(dict.fromkeys(v.id for n in nodes for v in n.inputs if v.id not in results))
     outputs = [v.id for n in nodes for v in n.outputs if v.id in outside or v.id not in read]
     return inputs, outputs
 
@@ -123,13 +123,13 @@ def _scratch_bytes(step: PlannedStep) -> int | None:
         return None
 
 
-def _step(told: _Described, step: PlannedStep, outside: set[int]) -> StepFacts:
+def _step(described: _Described, step: PlannedStep, outside: set[int]) -> StepFacts:
     by: Status = step.implementation
     if by == "view":
-        inputs, outputs = map(told.facts, _edge(step.nodes, outside))
+        inputs, outputs = map(described.facts, _edge(step.nodes, outside))
     else:
         inputs, outputs = (
-            told.facts(lt.get_id() for lt in side) for side in (step.inputs, step.outputs)
+            described.facts(lt.get_id() for lt in side) for side in (step.inputs, step.outputs)
         )
     return StepFacts(
         tuple(_op(n) for n in step.nodes),
@@ -137,7 +137,7 @@ def _step(told: _Described, step: PlannedStep, outside: set[int]) -> StepFacts:
         inputs,
         outputs,
         scratch_bytes=_scratch_bytes(step),
-        work=told.work(step.nodes, (*inputs, *outputs), moves=by != "view"),
+        work=described.work(step.nodes, (*inputs, *outputs), moves=by != "view"),
         split=step.why,
         measured=step.measured,
     )
@@ -148,9 +148,9 @@ def steps_of_plan(model: CompiledGraph, plan: Plan) -> list[StepFacts]:
     builder = model.builder
     nodes = [n for s in plan.steps for n in s.nodes]
     outputs = [(name, lt.get_id()) for name, lt in plan.outputs]
-    told = _Described(builder, nodes, tensors_of_plan(builder, plan), outputs)
+    described = _Described(builder, nodes, tensors_of_plan(builder, plan), outputs)
     outside = {v.id for v in builder.outputs.values()}
-    return [_step(told, step, outside) for step in plan.steps]
+    return [_step(described, step, outside) for step in plan.steps]
 
 
 def steps_of_builder(builder: GraphBuilder, shapes: Shapes) -> list[StepFacts]:
@@ -161,9 +161,9 @@ def steps_of_builder(builder: GraphBuilder, shapes: Shapes) -> list[StepFacts]:
     }
     outputs = [(n, v.id) for n, v in builder.outputs.items()]
     by_id = {n.id: n for n in builder.nodes if n.kind != "End"}
-    told = _Described(builder, by_id.values(), tensors, outputs)
+    described = _Described(builder, by_id.values(), tensors, outputs)
     ended = {v.id for n in builder.nodes if n.kind == "End" for v in n.inputs}
-    made = []
+    steps = []
     for partition in builder.graph.get_partitions():
         nodes = [by_id[i] for i in partition.get_ops() if i in by_id]
         if not nodes:
@@ -172,14 +172,14 @@ def steps_of_builder(builder: GraphBuilder, shapes: Shapes) -> list[StepFacts]:
         others = [n for n in by_id.values() if n.id not in members]
         outside = {v.id for n in others for v in n.inputs} | ended
         outside |= {v.id for v in builder.outputs.values()}
-        read, left = map(told.facts, _edge(nodes, outside))
-        made.append(
+        read, left = map(described.facts, _edge(nodes, outside))
+        steps.append(
             StepFacts(
                 tuple(_op(n) for n in nodes),
                 "oneDNN" if partition.is_supported() else "unsupported",
                 read,
                 left,
-                work=told.work(nodes, (*read, *left)),
+                work=described.work(nodes, (*read, *left)),
             )
         )
-    return made
+    return steps

@@ -119,8 +119,8 @@ def program_of(
     def add(value: Value, stem: str, **more: Any) -> None:
         numbers[value.id] = len(tensors)
         name = _name(len(tensors), value.name or stem)
-        made = (len(tensors), name, value.dtype, known[value.id], value.strides)
-        tensors.append(ExportedTensor(*made, **more))
+        fields = (len(tensors), name, value.dtype, known[value.id], value.strides)
+        tensors.append(ExportedTensor(*fields, **more))
 
     for value in builder.inputs:
         add(value, "input", fill=fills[value.id])
@@ -179,5 +179,5 @@ def _expected(
             f"export: a program that checks has all constants written out, but {len(large)} of "
             f"them have more than {EMBEDDED_BYTES:,} bytes"
         )
-    found = Expected(builder, fill_inputs(builder, seed, shapes=shapes), seed)
-    return {n: ExportedResult(found.value(i), found.allowed(i)) for i, n in numbers.items()}
+    expected = Expected(builder, fill_inputs(builder, seed, shapes=shapes), seed)
+    return {n: ExportedResult(expected.value(i), expected.allowed(i)) for i, n in numbers.items()}

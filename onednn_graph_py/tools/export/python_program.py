@@ -88,14 +88,14 @@ def _numpy(t: ExportedTensor) -> str:
 
 
 def _attributes(o: ExportedOp) -> list[tuple[str, str]]:
-    made = []
+    lines = []
     for name, type, value in o.attrs:
         if type == "f32[]":
             value = tuple(map(float, value))  # type: ignore[arg-type]
         elif type == "f32":
             value = float(value)  # type: ignore[arg-type]
-        made.append((name, _literal(value)))
-    return made
+        lines.append((name, _literal(value)))
+    return lines
 
 
 def _finished(program: Program, lines: list[str]) -> str:

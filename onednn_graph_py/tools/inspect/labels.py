@@ -177,19 +177,21 @@ def readable(drawing: Drawing, most: int) -> Drawing:
     """
     if len(drawing.nodes) <= most:
         return drawing
-    made = _sorted(drawing)
+    ordered = _sorted(drawing)
     groups: dict[object, list[OpNode]] = {}
-    for node in made.nodes:
+    for node in ordered.nodes:
         groups.setdefault(node.key if node.group is None else node.group, []).append(node)
-    made = _joined(made, list(groups.values()), [""] * len(groups))
-    count = len(made.nodes)
+    ordered = _joined(ordered, list(groups.values()), [""] * len(groups))
+    count = len(ordered.nodes)
     if count > most:
         # The slices follow an order of execution, so their edges form no circle.
         bounds = [count * i // most for i in range(most + 1)]
         titles = [f"part {i + 1} of {most}" for i in range(most)]
-        made = _joined(made, [made.nodes[a:b] for a, b in pairwise(bounds)], titles)
-    note = f"{sum(len(n.members) for n in made.nodes)} ops are drawn as {len(made.nodes)} nodes"
-    return replace(made, notes=(*drawing.notes, note))
+        ordered = _joined(ordered, [ordered.nodes[a:b] for a, b in pairwise(bounds)], titles)
+    note = (
+        f"{sum(len(n.members) for n in ordered.nodes)} ops are drawn as {len(ordered.nodes)} nodes"
+    )
+    return replace(ordered, notes=(*drawing.notes, note))
 
 
 def by_scope(drawing: Drawing, depth: int) -> Drawing:

@@ -202,12 +202,12 @@ class Profile:
             thread = threads.setdefault(call.thread, len(threads) + 1)
             times = (call.times * 1e6).tolist()
             inputs: dict[str, Any] = {"inputs": [list(shape) for shape in call.model.shapes]}
-            told = [(call.model.name, "model", times[0], times[-1], inputs)]
+            spans = [(call.model.name, "model", times[0], times[-1], inputs)]
             for (step, by, why), begin, end in zip(
                 call.model.steps, times, times[1:], strict=False
             ):
-                told.append((step, by, begin, end, {"why": why} if why else {}))
-            for name, category, begin, end, more in told:
+                spans.append((step, by, begin, end, {"why": why} if why else {}))
+            for name, category, begin, end, more in spans:
                 where = {"ph": "X", "pid": process, "tid": thread, "ts": begin, "dur": end - begin}
                 args = {"call": number, **more}
                 events.append({"name": name, "cat": category, "args": args, **where})

@@ -36,8 +36,8 @@ class Divergence:
         text = f"first wrong op: {self.op}, run as {together}\n  {self.check}"
         if self.alone is None:
             return text
-        found = "right" if self.alone.ok else "wrong too"
-        return f"{text}\n  without fusion it is {found}: {self.alone}"
+        verdict = "right" if self.alone.ok else "wrong too"
+        return f"{text}\n  without fusion it is {verdict}: {self.alone}"
 
 
 def _computed(
@@ -58,9 +58,9 @@ def _computed(
             )
     except OneDNNError:
         return None
-    given: list[Any] = list(inputs)
-    made: Array = model(*given)
-    return made, model.steps()[-1].ops
+    arrays: list[Any] = list(inputs)
+    result: Array = model(*arrays)
+    return result, model.steps()[-1].ops
 
 
 def first_divergence(
@@ -76,17 +76,19 @@ def first_divergence(
     op, cut off after it; the ops before it fuse as in the whole graph. With `known_defects` of
     ``run`` it also finds those that models work around.
     """
-    made: dict[int, tuple[Array, tuple[str, ...]]] = {}
+    results: dict[int, tuple[Array, tuple[str, ...]]] = {}
     makers: dict[int, tuple[Node, Value]] = {}
     for node in builder.nodes:
         for value in node.outputs:
-            found = _computed(builder, value, inputs, "fusion", known_defects)
-            if found is not None:
-                made[value.id] = found
+            result = _computed(builder, value, inputs, "fusion", known_defects)
+            if result is not None:
+                results[value.id] = result
                 makers[value.id] = node, value
     names = {i: value.name or "its result" for i, (_, value) in makers.items()}
-    checked = Expected(builder, inputs, seed).compare({i: a for i, (a, _) in made.items()}, names)
-    for id, check in zip(made, checked.outputs, strict=True):
+    checked = Expected(builder, inputs, seed).compare(
+        {i: a for i, (a, _) in results.items()}, names
+    )
+    for id, check in zip(results, checked.outputs, strict=True):
         if check.ok:
             continue
         node, value = makers[id]
@@ -97,7 +99,7 @@ def first_divergence(
         return Divergence(
             f"{node.label} made at {node.where}",
             check,
-            made[id][1],
+            results[id][1],
             alone.outputs[0] if alone is not None else None,
         )
     return None

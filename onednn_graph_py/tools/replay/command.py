@@ -36,10 +36,10 @@ def line(result: Result) -> str:
 def json_line(result: Result) -> str:
     """Return a result as a JSON object on one line."""
     # JSON has no infinity.
-    found = {
+    fields = {
         k: str(v) if v in (float("inf"), float("-inf")) else v for k, v in result.as_dict().items()
     }
-    return json.dumps(found)
+    return json.dumps(fields)
 
 
 def summary(results: Sequence[Result]) -> str:

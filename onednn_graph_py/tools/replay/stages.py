@@ -55,8 +55,8 @@ def _files(where: str) -> list[str]:
     if os.path.isdir(where):
         return sorted(str(p) for p in Path(where).rglob("*.json"))
     if not os.path.exists(where) and glob.has_magic(where):
-        found = sorted(glob.glob(where, recursive=True))
-        return [f for name in found for f in (_files(name) if os.path.isdir(name) else [name])]
+        names = sorted(glob.glob(where, recursive=True))
+        return [f for name in names for f in (_files(name) if os.path.isdir(name) else [name])]
     return [where]
 
 
@@ -66,13 +66,13 @@ def cases_of(places: str | Iterable[str]) -> list[Case]:
     - `places`: one, or several
     - raises `InvalidArgumentsError`: a folder or pattern has no JSON file
     """
-    made = []
+    cases = []
     for place in [places] if isinstance(places, str) else places:
         files = _files(place)
         if not files:
             raise InvalidArgumentsError(f"{place}: there is no JSON file")
-        made += [Case(file) for file in files]
-    return made
+        cases += [Case(file) for file in files]
+    return cases
 
 
 Array = npt.NDArray[Any]
@@ -214,9 +214,9 @@ def inputs_of(builder: GraphBuilder, seed: int) -> list[Array]:
 
 def called(model: CompiledGraph, inputs: Sequence[Array]) -> list[Array]:
     """Call a model, and return its outputs."""
-    given: list[Any] = list(inputs)
+    arguments: list[Any] = list(inputs)
     try:
-        made = model(*given)
+        outputs = model(*arguments)
     except OneDNNError as e:
         raise Ended(Verdict.REFUSED, e) from None
-    return list(made) if isinstance(made, tuple) else [made]
+    return list(outputs) if isinstance(outputs, tuple) else [outputs]

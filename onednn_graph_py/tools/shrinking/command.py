@@ -59,19 +59,19 @@ def _shrink(arguments: argparse.Namespace) -> int:
 
     with Shows(arguments.symptom, seed=arguments.seed, timeout=arguments.timeout) as shows:
         try:
-            made = shrink(document, shows, tries=arguments.tries, progress=progress)
+            smallest = shrink(document, shows, tries=arguments.tries, progress=progress)
         except InvalidArgumentsError as e:
             print(f"shrink: {arguments.file}: {e}", file=sys.stderr)
             return 1
         finally:
             show_progress("")
-        outcome = shows.outcome(made)
+        outcome = shows.outcome(smallest)
     print(
         f"shrink: {len(document.graph)} ops, {elements_of(document)} elements -> "
-        f"{counted(len(made.graph), 'op')} "
-        f"({', '.join(op.kind for op in made.graph)}), "
-        f"{elements_of(made)} elements, after {tried} tries\n{outcome.with_reason()}",
+        f"{counted(len(smallest.graph), 'op')} "
+        f"({', '.join(op.kind for op in smallest.graph)}), "
+        f"{elements_of(smallest)} elements, after {tried} tries\n{outcome.with_reason()}",
         file=sys.stderr,
     )
-    print(to_json(made))
+    print(to_json(smallest))
     return 0

@@ -137,9 +137,9 @@ def shrink(
             predicate = stack.enter_context(Shows(predicate, seed=seed, timeout=timeout))
         attempt = _Tries(predicate, tries, progress)
         if not attempt(document):
-            found = f": {predicate.outcome(document)}" if isinstance(predicate, Shows) else ""
+            outcome = f": {predicate.outcome(document)}" if isinstance(predicate, Shows) else ""
             wanted = predicate.symptom if isinstance(predicate, Shows) else "the symptom"
-            raise InvalidArgumentsError(f"the graph does not show {wanted}{found}")
+            raise InvalidArgumentsError(f"the graph does not show {wanted}{outcome}")
         with contextlib.suppress(_Exhausted):
             _shrink(document, attempt)
     assert attempt.best is not None
@@ -169,9 +169,9 @@ def _without_ops(document: GraphDocument, attempt: Attempt) -> GraphDocument:
         start, fewer = 0, False
         while start < len(ids):
             rest = [*ids[:start], *ids[start + size :]]
-            made = kept(document, rest)
-            if attempt(made):
-                document, ids, fewer = made, rest, True
+            smaller = kept(document, rest)
+            if attempt(smaller):
+                document, ids, fewer = smaller, rest, True
             else:
                 start += size
         if size == 1 and not fewer:

@@ -59,9 +59,9 @@ def attributes(document: GraphDocument) -> Iterator[GraphDocument]:
                 if value is not None:
                     attrs[name] = replace(record, value=value)
                 changed = _with_op(document, i, replace(op, attrs=attrs))
-                made = resized(changed, original=document)
-                if made is not None:
-                    yield made
+                smaller = resized(changed, original=document)
+                if smaller is not None:
+                    yield smaller
 
 
 def _plainer(op: OpRecord, name: str, value: AttributeValue) -> Iterator[Any]:
@@ -75,10 +75,10 @@ def _plainer(op: OpRecord, name: str, value: AttributeValue) -> Iterator[Any]:
     if known.type in ("s64[]", "f32[]") and isinstance(value, tuple) and name != "order":
         plain: list[Any] = [0, 1] if name.startswith(("pads", "zps", "output_pad")) else [1]
         for each in plain:
-            made = (each,) * len(value)
-            if name in ("shape", "axes") or made == value:  # later values are not simpler
+            entries = (each,) * len(value)
+            if name in ("shape", "axes") or entries == value:  # later values are not simpler
                 break
-            yield made
+            yield entries
         if name in _SIZES or name.startswith(("pads", "strides", "dilations")):
             least = 0 if name.startswith("pads") else 1
             for i, v in enumerate(value):
@@ -176,16 +176,16 @@ def kept(document: GraphDocument, ids: Collection[int]) -> GraphDocument:
 
     Results of the other ops become inputs of the graph, and tensors that only they read outputs.
     """
-    made = replace(document, graph=tuple(op for op in document.graph if op.id in ids))
-    return _with_inputs(made)
+    smaller = replace(document, graph=tuple(op for op in document.graph if op.id in ids))
+    return _with_inputs(smaller)
 
 
 def _with_inputs(document: GraphDocument) -> GraphDocument:
     """Give the new inputs a layout, and drop ports that the graph no longer has."""
-    made = document.produced()
+    produced = document.produced()
 
     def told(tensor: TensorRecord) -> TensorRecord:
-        if tensor.id in made or tensor.layout_type == "strided":
+        if tensor.id in produced or tensor.layout_type == "strided":
             return tensor
         dims = tensor.dims
         stride = strides_of(dims) if dims is not None and -1 not in dims else (UNKNOWN_DIM,)

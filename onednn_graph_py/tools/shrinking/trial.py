@@ -271,8 +271,8 @@ class Shows:
         """Try a graph; the symptom is ``failed`` if the trial itself raises."""
         kind, value = self._process.call(self._trial, document, self.seed, timeout=self.timeout)
         if kind == "returned":
-            made: Outcome = value
-            return made
+            outcome: Outcome = value
+            return outcome
         if kind == "hang":
             return Outcome("hang", too_long(self.timeout), ("hang",))
         if kind == "raised":
@@ -281,12 +281,12 @@ class Shows:
 
     def __call__(self, document: GraphDocument) -> bool:
         """Return whether a graph shows the same symptom as the first graph that showed one."""
-        found = self.outcome(document)
-        if found.symptom != self.symptom:
+        outcome = self.outcome(document)
+        if outcome.symptom != self.symptom:
             return False
         if self._wanted is None:
-            self._wanted = found.signatures[0]
-        return self._wanted in found.signatures
+            self._wanted = outcome.signatures[0]
+        return self._wanted in outcome.signatures
 
     def close(self) -> None:
         """End the process."""
