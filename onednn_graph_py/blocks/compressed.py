@@ -107,20 +107,20 @@ class Compressed:
     def _as_they_are(self) -> Matrix | None:
         """Return the integers of one group minus its zero points; None if they take more bits."""
         low, high = _range()
-        made = self.integers
-        same = made.dtype == np.int8 and lies_apart(made) and not self.points.any()
+        integers = self.integers
+        same = integers.dtype == np.int8 and lies_apart(integers) and not self.points.any()
         same = same and bool((self.scales > 0).all())
         if not same:
-            made = aligned(made.shape, np.int8)
-        for rows in _portions(len(made)):
+            integers = aligned(integers.shape, np.int8)
+        for rows in _portions(len(integers)):
             whole = self.integers[rows] if same else self._shifted(rows) * np.sign(self.scales)
             if whole.min() < low or whole.max() > high:
                 return None
             if not same:
-                made[rows] = whole
+                integers[rows] = whole
         if not same:
-            made.flags.writeable = False
-        return Matrix(slice(0, len(made)), made, _positive(self.scales[0]))
+            integers.flags.writeable = False
+        return Matrix(slice(0, len(integers)), integers, _positive(self.scales[0]))
 
     def exact(self) -> list[Matrix]:
         """Return matrices whose products add up to that by the weights, which nothing rounds.
@@ -130,20 +130,20 @@ class Compressed:
         """
         low, high = _range()
         whole = np.rint(self.points)
-        made: list[Matrix] = []
+        matrices: list[Matrix] = []
         for i, scales in enumerate(self.scales):
             inside = np.flatnonzero(self.groups == i)
             rows = slice(int(inside[0]), int(inside[-1]) + 1)
             rest = (self.integers[rows].astype(np.float32) - whole[i]) * np.sign(scales)
-            while not made or made[-1].rows != rows or rest.any():
+            while not matrices or matrices[-1].rows != rows or rest.any():
                 portion = np.clip(rest, low, high)
-                made.append(Matrix(rows, portion.astype(np.int8), _positive(scales)))
+                matrices.append(Matrix(rows, portion.astype(np.int8), _positive(scales)))
                 rest = rest - portion
             fraction = (whole[i] - self.points[i]) * scales
             if fraction.any():
                 ones = np.repeat(np.sign(fraction).astype(np.int8)[None], len(rest), 0)
-                made.append(Matrix(rows, ones, _positive(fraction)))
-        return made
+                matrices.append(Matrix(rows, ones, _positive(fraction)))
+        return matrices
 
 
 def by_column(inputs: int, floats: Callable[[slice], npt.NDArray[np.float32]]) -> Matrix:

@@ -57,14 +57,14 @@ def embedding(ids: Value, table: Any, *, name: str | None = None) -> Value:
     need_type("embedding", "ids", ids, _WHOLE)
     rows = operand("embedding", "table", b, table)
     need_rank("embedding", "table", rows, 2)
-    made: Value = b.call(
+    vectors: Value = b.call(
         partial(_rows, f"embedding {name!r}" if name else "embedding"),
         rows,
         ids,
         outputs=partial(_looked_up, rows.dtype),
         name=name,
     )
-    return made
+    return vectors
 
 
 def _looked_up(dtype: str, table: tuple[int, ...], ids: tuple[int, ...]) -> Any:

@@ -42,8 +42,8 @@ def _mask(per_key: int, dtype: str, length: Array, cached: Array, key: Array) ->
     """
     queries = int(length[0]) + np.arange(key.shape[2])
     hidden = np.arange(len(cached)) > queries[:, None]
-    made = np.where(hidden, np.float32(-np.inf), np.float32(0)).astype(array_dtype(dtype))
-    return np.tile(made, (1, 1, per_key, 1))
+    rows = np.where(hidden, np.float32(-np.inf), np.float32(0)).astype(array_dtype(dtype))
+    return np.tile(rows, (1, 1, per_key, 1))
 
 
 def _mask_outputs(
@@ -180,14 +180,14 @@ class KVCache:
             return sdpa(query, keys, values, mask=mask, **options)
         rows = -1 if shape[2] == -1 else per_key * shape[2]
         grouped = reshape(query, (batch, heads, rows, size), part(name, "grouped"))
-        made = sdpa(grouped, keys, values, mask=mask, **options)
-        return reshape(made, shape, part(name, "together"))
+        attention = sdpa(grouped, keys, values, mask=mask, **options)
+        return reshape(attention, shape, part(name, "together"))
 
     def _masked(self, per_key: int, cached: Value, key: Value) -> Value:
         """Return the mask of scores; layers with as many heads for a key have the same."""
         if self._mask is None or self._mask[0] != per_key:
             dtype = "f32" if linked_version() >= (3, 8) else self._dtype
-            made: Value = self._builder.call(
+            mask: Value = self._builder.call(
                 partial(_mask, per_key, dtype),
                 self.length,
                 cached,
@@ -195,7 +195,7 @@ class KVCache:
                 outputs=partial(_mask_outputs, per_key, dtype),
                 name=f"{self._name}.mask",
             )
-            self._mask = per_key, made
+            self._mask = per_key, mask
         return self._mask[1]
 
     def allocate(self, capacity: int) -> KVMemory:
@@ -276,9 +276,9 @@ class KVMemory:
         numpy.ndarray or tuple
             What the model returns.
         """
-        made = model(**self.arrays(tokens), **inputs)
+        results = model(**self.arrays(tokens), **inputs)
         self.length += tokens
-        return made
+        return results
 
 
 def kv_cache(

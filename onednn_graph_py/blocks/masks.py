@@ -130,7 +130,7 @@ def with_causal(
     It is a host step: oneDNN has no op that tells how many keys there are.
     """
     more = [] if mask is None else [mask]
-    made: Value = query.builder.call(
+    combined: Value = query.builder.call(
         partial(_made_with_causal, causal, heads.rank, dtype),
         query,
         key,
@@ -138,25 +138,25 @@ def with_causal(
         outputs=partial(_shape_with_causal, heads.rank, dtype),
         name=part(name, "causal mask"),
     )
-    return made
+    return combined
 
 
 def _made_with_causal(
     causal: str, rank: int, dtype: str, query: Array, key: Array, mask: Array | None = None
 ) -> Array:
-    made = _table(query.shape[-2], key.shape[-2], causal, rank)
+    table = _table(query.shape[-2], key.shape[-2], causal, rank)
     if mask is not None:
         added = np.where(mask, 0.0, -np.inf) if mask.dtype == bool else mask.astype(np.float64)
-        made = made + added
-    return _rounded(made, dtype).astype(array_dtype(dtype))
+        table = table + added
+    return _rounded(table, dtype).astype(array_dtype(dtype))
 
 
 def _shape_with_causal(
     rank: int, dtype: str, query: tuple[int, ...], key: tuple[int, ...], mask: tuple[int, ...] = ()
 ) -> Any:
     table = (*(1,) * (rank - 2), query[-2], key[-2])
-    given = (1,) * (rank - len(mask)) + mask
-    return [(tuple(m if t == 1 else t for t, m in zip(table, given, strict=True)), dtype)]
+    whole = (1,) * (rank - len(mask)) + mask
+    return [(tuple(m if t == 1 else t for t, m in zip(table, whole, strict=True)), dtype)]
 
 
 def hides_nothing(heads: Heads, causal: str) -> bool:
@@ -198,8 +198,8 @@ def _shown(x: Value, heads: Heads, *, name: str | None) -> tuple[Value, Value]:
     # not for an operand that varies by row; and it keeps a NaN of the second operand only.
     least = op(b, "MatMul", rows, _columns(seen, name), name=part(name, "twice rows seen"))
     least = op(b, "Multiply", least, largest, name=part(name, "least"))
-    made = op(b, "Maximum", least, x, name=part(name, "shown"))
-    return made, _factor(rows, heads, name)
+    finite = op(b, "Maximum", least, x, name=part(name, "shown"))
+    return finite, _factor(rows, heads, name)
 
 
 def _columns(seen: Value, name: str | None) -> Value:
@@ -264,13 +264,13 @@ def _additive(mask: Value, dtype: str, *, name: str | None) -> Value:
 @once
 def _additive_on_host(mask: Value, dtype: str, *, name: str | None) -> Value:
     """Return 0 where a boolean value is true, and -inf elsewhere, where no op can: a host step."""
-    made: Value = mask.builder.call(
+    summand: Value = mask.builder.call(
         partial(_hidden, dtype),
         mask,
         outputs=[(mask.shape or (), dtype)],
         name=part(name, "mask added"),
     )
-    return made
+    return summand
 
 
 def _hidden(dtype: str, mask: Array) -> Array:

@@ -93,12 +93,12 @@ def gated_mlp(
     need_choice("gated_mlp: activation", activation, (None, *sorted((*ACTIVATIONS, "silu"))))
     lists = []
     for argument, listed in (("scales", scales), ("zero_points", zero_points)):
-        given = [None] * 3 if listed is None else list(listed)
-        if len(given) != 3:
+        entries = [None] * 3 if listed is None else list(listed)
+        if len(entries) != 3:
             raise InvalidArgumentsError(
-                f"gated_mlp: {argument} must be 3 (of gate, up and down), got {len(given)}"
+                f"gated_mlp: {argument} must be 3 (of gate, up and down), got {len(entries)}"
             )
-        lists.append(given)
+        lists.append(entries)
     weights = [gate_weights, up_weights, down_weights]
     names = ("gate_weights", "up_weights", "down_weights")
     gate, up, down = (

@@ -68,8 +68,8 @@ def rms_norm(
         if len(shape) == 1:  # for which oneDNN has no kernel
             y = reshape(y, (1, *size), part(name, "one row"))
             last = part(name, "normalized row")
-        given = [y] if scale is None else [y, scale]
-        y = op(b, "RMSNorm", *given, begin_norm_axis=-1, epsilon=float(epsilon), name=last)
+        operands = [y] if scale is None else [y, scale]
+        y = op(b, "RMSNorm", *operands, begin_norm_axis=-1, epsilon=float(epsilon), name=last)
         if len(shape) == 1:
             y = reshape(y, size, name if x.dtype == "f32" else part(name, "normalized"))
     else:

@@ -54,8 +54,8 @@ def op(
     **attrs: Any,
 ) -> Value:
     """Add an op by its kind."""
-    made: Value = b.add_op(kind, inputs, attrs, dtype=dtype, name=name)
-    return made
+    result: Value = b.add_op(kind, inputs, attrs, dtype=dtype, name=name)
+    return result
 
 
 def part(name: str | None, part: str) -> str | None:

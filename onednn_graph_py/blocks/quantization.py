@@ -50,25 +50,25 @@ def _dynamic(
     group_shape: Sequence[int] | None,
 ) -> tuple[list[Value], dict[str, Any]]:  # fmt: skip
     """Return a dynamic op's inputs other than `x`, and its attributes."""
-    shape, given = need_rank(block, "x", x), need_rank(block, "scales", scales)
+    shape, counts = need_rank(block, "x", x), need_rank(block, "scales", scales)
     attrs: dict[str, Any] = {"qtype": "per_tensor"}
-    if group_shape is not None or (len(given) == len(shape) >= 2):
+    if group_shape is not None or (len(counts) == len(shape) >= 2):
         if group_shape is None:
-            group = _groups(block, shape, given)
+            group = _groups(block, shape, counts)
         else:
             group = need_integers(f"{block}: group_shape", group_shape)
         grouped = [i for i, g in enumerate(group) if g > 1]
         last = (grouped or [len(group) - 1])[-1]
         attrs = {"qtype": "per_group", "group_shape": group, "axis": last}
-    elif len(given) == 1 and (given != (1,) or axis is not None):
-        attrs = {"qtype": "per_channel", "axis": _axis_of(block, x, axis, given[0])}
+    elif len(counts) == 1 and (counts != (1,) or axis is not None):
+        attrs = {"qtype": "per_channel", "axis": _axis_of(block, x, axis, counts[0])}
     inputs = [scales]
     if zero_points is not None:
         dtype = None
         if not isinstance(zero_points, Value):
             zero_points, dtype = np.asarray(zero_points), "s32"
-            if zero_points.size == 1 and -1 not in given:
-                zero_points = np.broadcast_to(zero_points.reshape(()), given)
+            if zero_points.size == 1 and -1 not in counts:
+                zero_points = np.broadcast_to(zero_points.reshape(()), counts)
         inputs.append(operand(block, "zero_points", x.builder, zero_points, dtype))
     return inputs, attrs
 

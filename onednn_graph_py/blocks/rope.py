@@ -56,13 +56,13 @@ def rope_tables(
     need_dtype("rope_tables", "dtype", dtype, FLOATS)
     if not isinstance(positions, Value):
         return _tables(size, base, dtype, np.asarray(positions))
-    made: tuple[Value, Value] = positions.builder.call(
+    tables: tuple[Value, Value] = positions.builder.call(
         partial(_tables, size, float(base), dtype),
         positions,
         outputs=partial(_shapes, size, dtype),
         name=name,
     )
-    return made
+    return tables
 
 
 def rope(

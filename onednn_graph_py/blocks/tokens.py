@@ -66,9 +66,9 @@ def with_dims(tokens: Value, x: Value, name: str | None) -> Value:
     if tokens.ndim == x.ndim:
         return tokens
     if len(dims) - len(ones) == 1:
-        made = tokens[tuple(None if i in ones else slice(None) for i in range(len(dims)))]
-        made.name = name or ""
-        return made
+        result = tokens[tuple(None if i in ones else slice(None) for i in range(len(dims)))]
+        result.name = name or ""
+        return result
     return reshape(tokens, (*dims, (tokens.shape or ())[-1]), name)
 
 

@@ -32,8 +32,8 @@ Row = tuple[str, Case | Skipped | None]
 
 def names() -> list[str]:
     """All examples."""
-    found = (module.name for module in pkgutil.iter_modules(_folder))
-    return sorted(name for name in found if not name.startswith("_"))
+    modules = (module.name for module in pkgutil.iter_modules(_folder))
+    return sorted(name for name in modules if not name.startswith("_"))
 
 
 def _module(name: str) -> ModuleType:
@@ -56,12 +56,12 @@ def _parser() -> argparse.ArgumentParser:
         # As those of oneDNN's own examples: the kind of engine, then sizes.
         for parameter in inspect.signature(module.run).parameters.values():
             default = parameter.default
-            told = "" if default is None else f"{default} by default"
+            default_text = "" if default is None else f"{default} by default"
             if parameter.name == "engine_kind":
                 one.add_argument(parameter.name, nargs="?", choices=("cpu", "gpu"), default=default)
             else:
                 one.add_argument(
-                    parameter.name, nargs="?", type=at_least(1), default=default, help=told
+                    parameter.name, nargs="?", type=at_least(1), default=default, help=default_text
                 )
     return parser
 
@@ -95,10 +95,10 @@ def _run(name: str, cases: Iterator[Case | Skipped]) -> list[Row]:
             print(f"  {first}\n{textwrap.indent(chr(10).join(rest), '    ')}", flush=True)
             rows.append((name, case))
     except Exception as error:  # the other examples still run
-        told = traceback.format_exc()
+        text = traceback.format_exc()
         if isinstance(error, OneDNNError):
-            told = f"{type(error).__name__}: {error}"
-        print(textwrap.indent(told.rstrip(), "  "), flush=True)
+            text = f"{type(error).__name__}: {error}"
+        print(textwrap.indent(text.rstrip(), "  "), flush=True)
         rows.append((name, None))
     return rows
 
@@ -109,10 +109,10 @@ def _closing(rows: Iterable[Row]) -> str:
     rows = list(rows)
     count = Counter(verdict(case) for _, case in rows)
     failed = sorted({name for name, case in rows if verdict(case) == "FAILED"})
-    told = f"failed: {', '.join(failed)}" if failed else "nothing failed"
+    outcome = f"failed: {', '.join(failed)}" if failed else "nothing failed"
     table = "\n".join(text_table([headings, *(cells(*row) for row in rows)]))
     return (
-        f"{table}\n\n{told}; {counted(len({name for name, _ in rows}), 'example')},"
+        f"{table}\n\n{outcome}; {counted(len({name for name, _ in rows}), 'example')},"
         f" {count['ok']} passed, {count['skipped']} skipped, {count['FAILED']} failed"
     )
 
@@ -141,7 +141,7 @@ def main(words: Sequence[str]) -> int:
         f" instruction set {get_effective_cpu_isa().name}"
     )
     start = time.monotonic()
-    rows = [row for n, given in chosen.items() for row in _run(n, _module(n).run(**given))]
+    rows = [row for n, sizes in chosen.items() for row in _run(n, _module(n).run(**sizes))]
     print(f"\n{_closing(rows)}, in {time.monotonic() - start:.1f} s")
     return int(any(verdict(case) == "FAILED" for _, case in rows))
 

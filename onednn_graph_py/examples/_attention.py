@@ -163,9 +163,7 @@ def cases(engine_kind: str, heads: GroupedHeads) -> Iterator[Case | Skipped]:
         for reshaped in (True, False):
             form = "grouped by StaticReshape" if reshaped else "grouped inputs"
             name = f"{data_type}, {heads}, {form}"
-            made = build(engine_kind, data_type, heads, reshaped)
-            arrays = {one.name: grouped[one.name].reshape(one.shape or ()) for one in made.inputs}
+            net = build(engine_kind, data_type, heads, reshaped)
+            arrays = {one.name: grouped[one.name].reshape(one.shape or ()) for one in net.inputs}
             facts = [f"between MatMul and SoftMax: {scores_type(data_type)}"]
-            yield cannot_run(name, data_type, made.graph) or BuiltRun(made, arrays).case(
-                name, facts
-            )
+            yield cannot_run(name, data_type, net.graph) or BuiltRun(net, arrays).case(name, facts)

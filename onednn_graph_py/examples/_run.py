@@ -125,10 +125,10 @@ def without_device(engine_kind: str) -> str | None:
 def only_partitioned(name: str, net: graph, reason: str) -> Skipped:
     """Partition a finalized graph that can't be compiled here, as oneDNN can without a device."""
     parts = net.get_partitions()
-    told = f"partitioned for {net.get_engine_kind().name}: {counted(len(parts), 'partition')}"
+    text = f"partitioned for {net.get_engine_kind().name}: {counted(len(parts), 'partition')}"
     if refused := sum(not part.is_supported() for part in parts):
-        told += f", {refused} of them without a kernel"
-    return Skipped(name, f"{reason}; {told}", fused_ops(net.get_ops(), parts))
+        text += f", {refused} of them without a kernel"
+    return Skipped(name, f"{reason}; {text}", fused_ops(net.get_ops(), parts))
 
 
 def too_old(name: str, since: tuple[int, int]) -> Skipped | None:
@@ -238,10 +238,10 @@ class Execution:
         if array is not None and device.get_kind() == engine.cpu:
             return memory_tensor(lt, device, array)
         # A GPU can't reach NumPy's memory. Host and GPU share the memory that oneDNN allocates.
-        made = memory_tensor(lt, device)
+        memory = memory_tensor(lt, device)
         if array is not None:
-            np.copyto(made.numpy(), array)
-        return made
+            np.copyto(memory.numpy(), array)
+        return memory
 
     def operands(self) -> Iterator[tuple[Any, list[memory_tensor], list[memory_tensor]]]:
         """Yield each compiled partition with its inputs and outputs."""
@@ -321,12 +321,12 @@ class BuiltRun:
         builder = self._entry or self.model.builder
         inputs = [self.arrays[v.name] for v in builder.inputs]
         results = {value.id: self.output(name) for name, value in builder.outputs.items()}
-        found = _checked(builder, inputs, results, by_entry=self._entry is not None)
+        verification = _checked(builder, inputs, results, by_entry=self._entry is not None)
         if len(results) == 1:
-            return {WITH_NUMPY: found}
+            return {WITH_NUMPY: verification}
         return {
             f"all elements of the {name} with NumPy in float64": Verification((check,))
-            for name, check in zip(builder.outputs, found.outputs, strict=True)
+            for name, check in zip(builder.outputs, verification.outputs, strict=True)
         }
 
     def case(self, name: str, facts: Sequence[str] = ()) -> Case:
@@ -379,5 +379,5 @@ def compare(ops: Iterable[op], arrays: Arrays, results: Arrays) -> Verification:
             outputs=[(None, lt.get_data_type().name) for lt in outputs],
             **one.get_attrs(),
         )
-    given = [arrays[i] for i, value in values.items() if value.producer is None]
-    return _checked(builder, given, {values[i].id: array for i, array in results.items()})
+    inputs = [arrays[i] for i, value in values.items() if value.producer is None]
+    return _checked(builder, inputs, {values[i].id: array for i, array in results.items()})

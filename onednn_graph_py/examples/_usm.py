@@ -32,12 +32,12 @@ class SyclQueue:
     def facts(self) -> list[str]:
         """Say on which device the queue runs, and how much memory oneDNN took."""
         device = self.queue.sycl_device
-        taken = self.allocator.statistics()
+        statistics = self.allocator.statistics()
         driver = f"{device.backend.name}, driver {device.driver_version}"
         return [
             f"device: {device.name.strip()} ({driver})",
-            f"allocator: {taken['allocations']} allocations of shared memory,"
-            f" at most {taken['peak_bytes'] / 2**20:.1f} MiB at once",
+            f"allocator: {statistics['allocations']} allocations of shared memory,"
+            f" at most {statistics['peak_bytes'] / 2**20:.1f} MiB at once",
         ]
 
 

@@ -26,14 +26,14 @@ def run() -> Iterator[Case]:
     arrays = blocks.draw()
     device, counting = _make_engine()
     pipeline = blocks.pipeline(arrays, device)
-    made = blocks.case("f32", pipeline.bind(arrays))
+    case = blocks.case("f32", pipeline.bind(arrays))
     if counting is None:
         memory = "allocator: none, because this oneDNN takes its memory from SYCL"
     else:
-        taken = counting.statistics()
+        statistics = counting.statistics()
         memory = (
-            f"allocator: {taken['allocations']} allocations,"
-            f" at most {taken['peak_bytes'] / 2**20:.1f} MiB at once"
+            f"allocator: {statistics['allocations']} allocations,"
+            f" at most {statistics['peak_bytes'] / 2**20:.1f} MiB at once"
         )
     between = pipeline.steps[0].get_outputs()[0]
-    yield replace(made, facts=[f"between the partitions: {between}", memory])
+    yield replace(case, facts=[f"between the partitions: {between}", memory])

@@ -96,15 +96,15 @@ def run(
     for data_type in DATA_TYPES:
         names = [f"{data_type}, {heads}, {way}" for way in ("forwards", "backwards")]
         skipped = [too_old(name, (3, 10)) for name in names]
-        made = []
+        cases = []
         if not any(skipped):
-            made = [build(engine_kind, data_type, heads) for build in (_forward, _backward)]
-            skipped = [cannot_run(n, data_type, b.graph) for n, b in zip(names, made, strict=True)]
+            cases = [build(engine_kind, data_type, heads) for build in (_forward, _backward)]
+            skipped = [cannot_run(n, data_type, b.graph) for n, b in zip(names, cases, strict=True)]
         if any(skipped):
             yield from filter(None, skipped)
             continue
-        arrays = draw(made[1])
-        forward = BuiltRun(made[0], {name: arrays[name] for name in _FORWARD})
+        arrays = draw(cases[1])
+        forward = BuiltRun(cases[0], {name: arrays[name] for name in _FORWARD})
         yield forward.case(names[0])
         arrays |= {name: forward.output(name) for name in ("result", "stats")}
-        yield BuiltRun(made[1], {name: arrays[name] for name in _BACKWARD}).case(names[1])
+        yield BuiltRun(cases[1], {name: arrays[name] for name in _BACKWARD}).case(names[1])

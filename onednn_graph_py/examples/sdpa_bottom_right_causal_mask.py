@@ -51,5 +51,7 @@ def run(
         if (skipped := too_old(name, (3, 9))) is not None:
             yield skipped
             continue
-        made = _build(engine_kind, data_type, query_shape, key_shape)
-        yield cannot_run(name, data_type, made.graph) or BuiltRun(made, draw(made)).case(name)
+        builder = _build(engine_kind, data_type, query_shape, key_shape)
+        yield cannot_run(name, data_type, builder.graph) or BuiltRun(builder, draw(builder)).case(
+            name
+        )

@@ -124,8 +124,8 @@ def run(
         types = _Types.of(data_type)
         skipped = too_old(name, (3, 13)) if data_type.startswith("f8") else None
         if skipped is None:
-            made = _build(engine_kind, types, shape)
-            skipped = cannot_run(name, data_type, made.graph)
+            builder = _build(engine_kind, types, shape)
+            skipped = cannot_run(name, data_type, builder.graph)
         if skipped is not None:
             yield skipped
             continue
@@ -133,7 +133,7 @@ def run(
         # Inputs may hold anything, so a model runs int8 attention in parts where products of u8 and
         # s8 saturate. Here keys and values are small enough.
         small = largest_int8_weight() < 127 and not types.key.is_float
-        done = BuiltRun(made, arrays, "run" if small else "avoid")
+        done = BuiltRun(builder, arrays, "run" if small else "avoid")
         facts = [f"key and value: {types.key.data_type}, all else {data_type}"]
         if small:
             facts.append("no VNNI: keys and values are kept small, so that one partition is right")

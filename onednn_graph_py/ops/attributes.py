@@ -43,20 +43,20 @@ def _converted(at: str, type_: str, value: Any) -> AttributeValue:
         raise reworded(e, str(e).replace(f"op 0 (Wildcard): attribute {like}", at, 1)) from None
     if type_ == "string":
         return str(value)
-    made: Callable[[Any], Any] = {"s": int, "f": float, "b": bool}[type_[0]]
-    return tuple(map(made, value)) if type_.endswith("[]") else made(value)
+    convert: Callable[[Any], Any] = {"s": int, "f": float, "b": bool}[type_[0]]
+    return tuple(map(convert, value)) if type_.endswith("[]") else convert(value)
 
 
 def canonical(label: str, attribute: Attribute, value: Any) -> AttributeValue:
     """Return one attribute's value in the type that the library accepts; raise if it fits none."""
     at = f"{label}: attribute {attribute.name}"
-    made = _converted(at, attribute.type, value)
-    if attribute.allowed and isinstance(made, str):
-        made = spelling(attribute, made)
-        if made not in attribute.allowed:
+    converted = _converted(at, attribute.type, value)
+    if attribute.allowed and isinstance(converted, str):
+        converted = spelling(attribute, converted)
+        if converted not in attribute.allowed:
             choices = " or ".join(repr(a) for a in attribute.allowed)
-            raise InvalidGraphOpError(f"{at} must be {choices}, got {made!r}")
-    return made
+            raise InvalidGraphOpError(f"{at} must be {choices}, got {converted!r}")
+    return converted
 
 
 def _no_such(schema: Row, label: str, name: str, newer: Attribute | None) -> NoReturn:
@@ -76,15 +76,15 @@ def normalize(
 
     The op of the `newest` version tells newer attributes from misspelt ones.
     """
-    made = {}
+    values = {}
     for name, value in attrs.items():
         attribute = schema.attribute(name)
         if attribute is None:
             _no_such(schema, label, name, newest.attribute(name) if newest else None)
-        made[name] = canonical(label, attribute, value)
-    missing = [a.name for a in schema.attributes if a.required and a.name not in made]
+        values[name] = canonical(label, attribute, value)
+    missing = [a.name for a in schema.attributes if a.required and a.name not in values]
     if missing:
         listed = " and ".join(missing) if len(missing) < 3 else ", ".join(missing)
         plural = "s" if len(missing) > 1 else ""
         raise InvalidGraphOpError(f"{label}: needs the attribute{plural} {listed}")
-    return made
+    return values

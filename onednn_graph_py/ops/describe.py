@@ -89,8 +89,8 @@ def _ports(schema: Row) -> list[tuple[str, str, str]]:
 def aligned(rows: list[tuple[str, ...]], indent: str = "    ") -> list[str]:
     """Return lines of aligned columns; the last column is wrapped."""
     columns = zip(*(row[:-1] for row in rows), strict=True)
-    taken = sum(max(map(len, column)) + 2 for column in columns)
-    room = max(40, 100 - len(indent) - taken)
+    width = sum(max(map(len, column)) + 2 for column in columns)
+    room = max(40, 100 - len(indent) - width)
     wrapped = [(*row[:-1], "\n".join(textwrap.wrap(row[-1], room))) for row in rows]
     return text_table(wrapped, indent=indent)
 

@@ -18,15 +18,15 @@ from .terms import Version, label_of
 def _operands(
     schema: Row, label: str, ports: Literal["inputs", "outputs"], specs: Sequence[SpecLike]
 ) -> tuple[Operand, ...]:
-    made = []
+    operands = []
     for i, given in enumerate(specs):
         name = schema.operand_name(ports, i)
         try:
             spec = spec_of(given)
         except TypeError as e:
             raise TypeError(f"{label}: {name}: {e}") from None
-        made.append(Operand(label, name, spec.shape, spec.dtype))
-    return tuple(made)
+        operands.append(Operand(label, name, spec.shape, spec.dtype))
+    return tuple(operands)
 
 
 def make_call(
@@ -65,15 +65,15 @@ def _count_text(counts: Sequence[int], ports: str) -> str:
 
 def _check_count(call: Call, ports: Literal["inputs", "outputs"]) -> None:
     declared: tuple[Port, ...] = getattr(call.schema, ports)
-    given = len(getattr(call, ports))
+    count = len(getattr(call, ports))
     counts = call.schema.counts(ports)
-    if given in counts or (declared and declared[-1].optional and declared[-1].variadic):
+    if count in counts or (declared and declared[-1].optional and declared[-1].variadic):
         return
     names = ", ".join(p.name for p in declared)
     call.refuse(
         f"must have {_count_text(counts, ports)}"
         + (f" ({names})" if names else "")
-        + f", got {given}"
+        + f", got {count}"
     )
 
 
@@ -112,8 +112,8 @@ def _open_type(call: Call, i: int, allowed: Sequence[str]) -> str | None:
         except InvalidGraphOpError:
             continue
         possible.append(dtype)
-    given = {operand.dtype for operand in call.inputs}
-    natural = given.pop() if i == 0 and len(given) == 1 else "f32"
+    dtypes = {operand.dtype for operand in call.inputs}
+    natural = dtypes.pop() if i == 0 and len(dtypes) == 1 else "f32"
     if natural in possible:
         return natural
     return possible[0] if len(possible) == 1 else None
@@ -121,20 +121,20 @@ def _open_type(call: Call, i: int, allowed: Sequence[str]) -> str | None:
 
 def _inferred(call: Call, fixed: Mapping[str, Operand]) -> tuple[TensorSpec, ...]:
     shapes = call.schema.infer(call)
-    made = []
-    for i, given in enumerate(call.outputs):
+    specs = []
+    for i, output in enumerate(call.outputs):
         shape = shapes[i] if i < len(shapes) else None
-        given.need_shape(shape, "as follows from its inputs and attributes")
+        output.need_shape(shape, "as follows from its inputs and attributes")
         port = call.schema.port("outputs", i)
-        dtype = given.dtype
+        dtype = output.dtype
         if dtype is None and port is not None and port.type != "any":
             chosen = fixed.get(port.type)
             if chosen is not None:
                 dtype = chosen.dtype
             else:
                 dtype = _open_type(call, i, call.schema.types[port.type])
-        made.append(TensorSpec(merged(shape, given.shape), dtype))
-    return tuple(made)
+        specs.append(TensorSpec(merged(shape, output.shape), dtype))
+    return tuple(specs)
 
 
 def _output_count(call: Call) -> int:

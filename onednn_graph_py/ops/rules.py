@@ -32,11 +32,11 @@ def pool_dilations(call: Call) -> None:
 
 def sizes_or_scales(call: Call) -> None:
     """Exactly one of sizes and scales must be set, and gives the size of the output."""
-    given = [name for name in ("sizes", "scales") if call.attr(name)]
-    if len(given) != 1:
+    names = [name for name in ("sizes", "scales") if call.attr(name)]
+    if len(names) != 1:
         call.refuse(
             "exactly one of the attributes sizes and scales must be set, got "
-            + (" and ".join(given) or "neither")
+            + (" and ".join(names) or "neither")
         )
 
 
@@ -61,9 +61,9 @@ def norm_types(call: Call) -> None:
 
 def output_types(call: Call) -> None:
     """The output must have the type of input 0, or f32."""
-    given, made = call.input(0).dtype, call.output(0).dtype
-    if None not in (given, made) and made not in (given, "f32"):
-        call.refuse(f"output 0 must be {given} as input 0 is, or f32, got {made}")
+    source, result = call.input(0).dtype, call.output(0).dtype
+    if None not in (source, result) and result not in (source, "f32"):
+        call.refuse(f"output 0 must be {source} as input 0 is, or f32, got {result}")
 
 
 def softmax_types(call: Call) -> None:

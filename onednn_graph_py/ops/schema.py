@@ -64,7 +64,7 @@ class OpSchema(Row):
         Pass inputs by position or by name, attributes by name.
         """
         others = list(self.__signature__.parameters)[len(inputs) : len(self.inputs)]
-        given = [*inputs, *(attrs.pop(name, None) for name in others)]
-        while given and given[-1] is None:
-            given.pop()
-        return infer_outputs(self, given, attrs)
+        operands = [*inputs, *(attrs.pop(name, None) for name in others)]
+        while operands and operands[-1] is None:
+            operands.pop()
+        return infer_outputs(self, operands, attrs)

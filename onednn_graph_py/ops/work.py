@@ -55,8 +55,8 @@ def windows(tensor: str, index: int, weights: str, at: int) -> Work:
 
     def count(call: Call) -> int:
         slid: Operand = getattr(call, tensor)[index]
-        found = 2 * slid.count() * _per_channel(call, getattr(call, weights)[at])
-        return found + call.has("bias") * call.output(0).count()
+        operations = 2 * slid.count() * _per_channel(call, getattr(call, weights)[at])
+        return operations + call.has("bias") * call.output(0).count()
 
     return count
 

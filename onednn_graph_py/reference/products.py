@@ -40,8 +40,8 @@ def joined_channels(x: Array) -> Array:
 def _product(formula: str, one: Array, other: Array, rank: int) -> Array:
     """Return a sum of products; @ stands for the windows' dims in the formula, * for a window's."""
     indices = formula.replace("@", "abc"[:rank]).replace("*", "xyz"[:rank])
-    made: Array = np.einsum(indices, one, other, optimize=True)
-    return made
+    product: Array = np.einsum(indices, one, other, optimize=True)
+    return product
 
 
 @reference("Convolution", "ConvTransposeBackwardData")

@@ -48,11 +48,11 @@ def references(rows: Mapping[str, Implementation]) -> None:
 
 def implementation(kind: str) -> Implementation:
     """Return the function that computes an op; UnimplementedError if there is none."""
-    found = _IMPLEMENTATIONS.get(kind)
-    if found is None:
+    function = _IMPLEMENTATIONS.get(kind)
+    if function is None:
         why = _WITHOUT_MEANING.get(kind, "it is not implemented yet")
         raise UnimplementedError(f"the reference does not compute {kind}: {why}")
-    return found
+    return function
 
 
 def implemented() -> frozenset[str]:

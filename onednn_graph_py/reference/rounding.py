@@ -36,10 +36,10 @@ def dtype_name(dtype: npt.DTypeLike) -> str:
 
     - raises `InvalidArgumentsError`: oneDNN has no such data type
     """
-    found = _NAMES.get(np.dtype(dtype))
-    if found is None:
+    name = _NAMES.get(np.dtype(dtype))
+    if name is None:
         raise InvalidArgumentsError(f"oneDNN Graph has no data type for NumPy's {np.dtype(dtype)}")
-    return found
+    return name
 
 
 _LIMITS: dict[str, tuple[int, int]] = {
@@ -107,20 +107,20 @@ def round_to(values: npt.ArrayLike, dtype: str) -> npt.NDArray[Any]:
     """
     need_choice("dtype", dtype, NUMPY_DTYPES)
     target = NUMPY_DTYPES[dtype]
-    given = np.asarray(values)
-    if given.dtype == target:
-        return given
+    array = np.asarray(values)
+    if array.dtype == target:
+        return array
     if dtype == "boolean":
-        return np.asarray(given != 0)
+        return np.asarray(array != 0)
     if is_integer(dtype):
         low, high = _LIMITS[dtype]
-        if given.dtype.kind not in "iub":
+        if array.dtype.kind not in "iub":
             # float64 can't represent the upper limit of s64, so we use the last number before it.
-            wide = np.clip(np.rint(given.astype(np.float64)), low, min(high, 2.0**63 - 1024))
-            given = np.nan_to_num(wide).astype(np.int64)
-        return np.clip(given.astype(np.int64), low, high).astype(target)
+            wide = np.clip(np.rint(array.astype(np.float64)), low, min(high, 2.0**63 - 1024))
+            array = np.nan_to_num(wide).astype(np.int64)
+        return np.clip(array.astype(np.int64), low, high).astype(target)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        exact = given.astype(np.float64)
+        exact = array.astype(np.float64)
         if dtype == "bf16":
             return _to_bf16(exact)
         if dtype.startswith("f8"):

@@ -49,15 +49,15 @@ def call_of(
     OneDNNError
         The op is invalid; see `onednn_graph_py.ops.check`.
     """
-    given = [(a.shape, dtype_name(a.dtype)) for a in inputs]
-    made = check(kind, given, attrs, outputs, version=version)
-    for i, spec in enumerate(made):
+    specs = [(a.shape, dtype_name(a.dtype)) for a in inputs]
+    results = check(kind, specs, attrs, outputs, version=version)
+    for i, spec in enumerate(results):
         if spec.shape is None or any(d < 0 for d in spec.shape) or spec.dtype is None:
             raise InvalidArgumentsError(
                 f"{kind}: output {i} can't be inferred from inputs and attributes, only {spec}; "
                 "give outputs"
             )
-    return make_call(row(kind), given, attrs, made, version=version)
+    return make_call(row(kind), specs, attrs, results, version=version)
 
 
 def _stored(call: Call) -> dict[str, Any]:
@@ -94,8 +94,8 @@ def evaluate(call: Call, inputs: Sequence[Array]) -> list[Array]:
     """
     stored = replace(call, attrs=_stored(call))
     with np.errstate(all="ignore"):  # infinities and NaN are valid, as in oneDNN
-        made = implementation(call.kind)(stored, *(exact(a) for a in inputs))
-    results = list(made) if isinstance(made, tuple) else [made]
+        values = implementation(call.kind)(stored, *(exact(a) for a in inputs))
+    results = list(values) if isinstance(values, tuple) else [values]
     # An op may compute optional outputs that the call does not have.
     results = [np.asarray(r) for r in results[: len(call.outputs)]]
     for operand, result in zip(call.outputs, results, strict=True):
@@ -162,8 +162,8 @@ def run(
         )
     arrays = [_typed(kind, i, v, n) for i, (v, n) in enumerate(zip(inputs, names, strict=True))]
     call = call_of(kind, arrays, attrs, outputs, version=version)
-    made = evaluate(call, arrays)
+    results = evaluate(call, arrays)
     return [
         round_to(result, operand.dtype or "f32")
-        for operand, result in zip(call.outputs, made, strict=True)
+        for operand, result in zip(call.outputs, results, strict=True)
     ]

@@ -14,15 +14,15 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 def array_of(tensor: torch.Tensor) -> npt.NDArray[Any]:
     """Return a row-major array of a CPU tensor's elements; a row-major one is not copied."""
-    made = tensor.detach() if tensor.requires_grad else tensor
-    if made.is_neg():
-        made = made.resolve_neg()
-    if not made.is_contiguous():
-        made = made.contiguous()
-    if made.dtype is torch.bfloat16:
-        array: npt.NDArray[Any] = made.view(torch.int16).numpy().view(BFLOAT16)
+    detached = tensor.detach() if tensor.requires_grad else tensor
+    if detached.is_neg():
+        detached = detached.resolve_neg()
+    if not detached.is_contiguous():
+        detached = detached.contiguous()
+    if detached.dtype is torch.bfloat16:
+        array: npt.NDArray[Any] = detached.view(torch.int16).numpy().view(BFLOAT16)
         return array
-    plain: npt.NDArray[Any] = made.numpy()
+    plain: npt.NDArray[Any] = detached.numpy()
     return plain
 
 

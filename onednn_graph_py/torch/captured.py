@@ -151,8 +151,8 @@ class _Entry:
     def changed(self, weights: Sequence[torch.Tensor]) -> Sequence[int]:
         """Return which weights changed; all if only the sample shows that some did."""
         before, now = zip(*self.state, strict=True), zip(*_state(weights), strict=True)
-        found = [i for i, (b, n) in enumerate(zip(before, now, strict=True)) if b != n]
-        return found or range(len(weights))
+        places = [i for i, (b, n) in enumerate(zip(before, now, strict=True)) if b != n]
+        return places or range(len(weights))
 
 
 class Captured:

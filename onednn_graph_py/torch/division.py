@@ -54,11 +54,11 @@ def divided(
     def worth(nodes: Sequence[fx.Node]) -> bool:
         return any(map(is_worth, nodes)) or sum(not moves(n) for n in nodes) >= options.min_ops
 
-    made = Division.of(calls, reads, reasons, worth)
-    for i, part in enumerate(made.parts):
+    division = Division.of(calls, reads, reasons, worth)
+    for i, part in enumerate(division.parts):
         nodes = [m for n in part.nodes for m in (n, *_items(n))]
-        made.parts[i] = Part(tuple(nodes), part.is_region)
-    return made
+        division.parts[i] = Part(tuple(nodes), part.is_region)
+    return division
 
 
 def is_worth(node: fx.Node) -> bool:
@@ -69,10 +69,10 @@ def is_worth(node: fx.Node) -> bool:
 
 def _maker(node: fx.Node) -> fx.Node:
     """Return the call that makes a tensor which is one of several results."""
-    made = node
-    while made.target is operator.getitem:
-        made = made.all_input_nodes[0]
-    return made
+    maker = node
+    while maker.target is operator.getitem:
+        maker = maker.all_input_nodes[0]
+    return maker
 
 
 def _items(node: fx.Node) -> list[fx.Node]:
@@ -89,9 +89,9 @@ def moves(node: fx.Node) -> bool:
 
 def is_tensor(node: fx.Node) -> bool:
     """Return whether a node is a tensor, or several."""
-    made = node.meta.get("val")
-    return isinstance(made, torch.Tensor) or (
-        isinstance(made, (tuple, list)) and any(isinstance(m, torch.Tensor) for m in made)
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) or (
+        isinstance(value, (tuple, list)) and any(isinstance(m, torch.Tensor) for m in value)
     )
 
 
@@ -171,8 +171,8 @@ def constant_without_type(tensor: torch.Tensor) -> Unknown:
 
 
 def _tensors(node: fx.Node) -> list[torch.Tensor]:
-    made = node.meta["val"]
-    several = [made] if isinstance(made, torch.Tensor) else made
+    value = node.meta["val"]
+    several = [value] if isinstance(value, torch.Tensor) else value
     return [m for m in several if isinstance(m, torch.Tensor)]
 
 
@@ -184,17 +184,17 @@ def _read(node: fx.Node) -> list[torch.Tensor]:
 
 
 def _placeholder(b: GraphBuilder, node: fx.Node, *, host: bool) -> Any:
-    made = node.meta["val"]
+    value = node.meta["val"]
     for tensor in _tensors(node):
         if tensor.layout is not torch.strided or tensor.device.type != "cpu":
             raise NotLowered(f"a tensor is {tensor.layout} on {tensor.device}")
         if 0 in dims_of(tensor) and tensor.ndim != 1:
             raise NotLowered("a tensor has no elements")
-    if isinstance(made, torch.Tensor):
-        return b.input(dims_of(made), dtype_of(made, host=host))
+    if isinstance(value, torch.Tensor):
+        return b.input(dims_of(value), dtype_of(value, host=host))
     return [
         b.input(dims_of(m), dtype_of(m)) if isinstance(m, torch.Tensor) else number_of(m)
-        for m in made
+        for m in value
     ]
 
 
@@ -222,11 +222,11 @@ def lowered(
     args = [argument(a) for a in placed]
     kwargs = {k: argument(a) for k, a in named.items()}
     with b.scope(node.name):
-        made = LOWERINGS[node.target](Lowering(b, node, constants), *args, **kwargs)
-    results = [made] if isinstance(made, Value) else list(made)
+        result = LOWERINGS[node.target](Lowering(b, node, constants), *args, **kwargs)
+    results = [result] if isinstance(result, Value) else list(result)
     for value, wanted in zip(results, _tensors(node), strict=False):
         _check(value, wanted, host)
-    return made
+    return result
 
 
 def _arguments(node: fx.Node) -> tuple[list[Any], dict[str, Any]]:
@@ -261,8 +261,8 @@ def _check(value: Value, wanted: torch.Tensor, host: bool) -> None:
 
 def operations(node: fx.Node) -> float:
     """Estimate the arithmetic of a call: multiplications and additions, or elements."""
-    given = [n.meta.get("val") for n in node.args if isinstance(n, fx.Node)]
-    tensors = [t for t in given if isinstance(t, torch.Tensor)]
+    operands = [n.meta.get("val") for n in node.args if isinstance(n, fx.Node)]
+    tensors = [t for t in operands if isinstance(t, torch.Tensor)]
     results = _tensors(node) if is_tensor(node) else []
     elements = float(sum(_count(t) for t in results))
     name = op_name(node)

@@ -36,8 +36,8 @@ def folded(graph: fx.Graph, weights: Mapping[fx.Node, torch.Tensor]) -> dict[fx.
             large = node.meta["val"].numel() > SMALL and any(n in weights for n in inputs)
             if large and reason(node, known) is None:
                 continue
-            given = fx.map_arg((node.args, dict(node.kwargs)), known.__getitem__)
-            known[node] = node.target(*given[0], **given[1])
+            arguments = fx.map_arg((node.args, dict(node.kwargs)), known.__getitem__)
+            known[node] = node.target(*arguments[0], **arguments[1])
     return known
 
 

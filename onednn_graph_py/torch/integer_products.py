@@ -49,15 +49,15 @@ def _replace(graph: fx.Graph, last: fx.Node, x: fx.Node, others: Sequence[Any]) 
     """Let `int8_linear` make what a call makes, or what is a view of it with the dims of `x`."""
     of_x, result = x.meta["val"], last.meta["val"]
     with graph.inserting_before(last):
-        made = graph.call_function(int8_linear, (x, *others))
-        made.meta = dict(last.meta)
-        made.meta["val"] = result.new_empty((*of_x.shape[:-1], result.shape[-1]))
+        product = graph.call_function(int8_linear, (x, *others))
+        product.meta = dict(last.meta)
+        product.meta["val"] = result.new_empty((*of_x.shape[:-1], result.shape[-1]))
         for view in (views := [last]):
             views += [user for user in view.users if is_call(user, *SAME)]
-            if _dims(view) == _dims(made):
-                view.replace_all_uses_with(made)
-        if last.users and _dims(last) != _dims(made):
-            flat = graph.call_function(aten.view.default, (made, [-1, result.shape[-1]]))
+            if _dims(view) == _dims(product):
+                view.replace_all_uses_with(product)
+        if last.users and _dims(last) != _dims(product):
+            flat = graph.call_function(aten.view.default, (product, [-1, result.shape[-1]]))
             flat.meta = dict(last.meta)
             last.replace_all_uses_with(flat)
 

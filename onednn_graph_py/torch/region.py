@@ -136,13 +136,13 @@ class Region:
         read = tensors[: len(self.inputs)]
         if model is not None and all(map(torch.Tensor.numel, read)):
             try:
-                made = model(*map(array_of, read))
+                results = model(*map(array_of, read))
             except OneDNNError as e:
                 self._failed(e)
             else:
                 if len(self.outputs) == 1:
-                    return _laid_out(tensor_of(made), self.orders[0])
-                return tuple(map(_laid_out, map(tensor_of, made), self.orders))
+                    return _laid_out(tensor_of(results), self.orders[0])
+                return tuple(map(_laid_out, map(tensor_of, results), self.orders))
         given = zip(self.inputs, tensors, strict=False)
         laid_out = [_laid_out(t, memory_order(n.meta["val"])) for n, t in given]
         return self.eager(*laid_out, *tensors[len(self.inputs) :])
@@ -160,13 +160,13 @@ class Region:
         if self._eager is None:
             graph = fx.Graph()
             root = torch.nn.Module()
-            made = {n: graph.placeholder(n.name) for n in (*self.inputs, *self.sizes)}
+            placeholders = {n: graph.placeholder(n.name) for n in (*self.inputs, *self.sizes)}
             for i, (node, tensor) in enumerate(self._rest.items()):
                 setattr(root, f"constant{i}", tensor)
-                made[node] = graph.get_attr(f"constant{i}")
+                placeholders[node] = graph.get_attr(f"constant{i}")
             for node in self.nodes:
-                made[node] = graph.node_copy(node, made.__getitem__)
-            results = [made[n] for n in self.outputs]
+                placeholders[node] = graph.node_copy(node, placeholders.__getitem__)
+            results = [placeholders[n] for n in self.outputs]
             graph.output(results[0] if len(results) == 1 else tuple(results))
             self._eager = fx.GraphModule(root, graph)
         return self._eager

@@ -43,12 +43,12 @@ def _gelu(graph: fx.Graph, node: fx.Node) -> None:
         if not is_gelu or not x.meta["val"].is_floating_point():
             continue
         with graph.inserting_before(node):
-            made = graph.call_function(aten.gelu.default, (x,))
-            made.meta = dict(node.meta)
+            gelu = graph.call_function(aten.gelu.default, (x,))
+            gelu.meta = dict(node.meta)
             if number != 0.5:
-                made = graph.call_function(aten.mul.Tensor, (made, 2 * number))
-                made.meta = dict(node.meta)
-        node.replace_all_uses_with(made)
+                gelu = graph.call_function(aten.mul.Tensor, (gelu, 2 * number))
+                gelu.meta = dict(node.meta)
+        node.replace_all_uses_with(gelu)
         return
 
 
@@ -119,17 +119,17 @@ def _repeated_heads(node: fx.Node) -> None:
 
 def _before_repetition(node: Any) -> Any:
     """Return (batch, heads, ...) of which each head is repeated in the node, or None."""
-    made = node
-    while is_call(made, aten._unsafe_view.default, aten.view.default, aten.clone.default):
-        made = made.args[0]
-    if not is_call(made, aten.expand.default):
+    maker = node
+    while is_call(maker, aten._unsafe_view.default, aten.view.default, aten.clone.default):
+        maker = maker.args[0]
+    if not is_call(maker, aten.expand.default):
         return None
-    single = made.args[0]
+    single = maker.args[0]
     if not is_call(single, aten.unsqueeze.default) or single.args[1] != 2:
         return None
     source = single.args[0]
     before, after = source.meta["val"].shape, node.meta["val"].shape
-    wide = made.meta["val"].shape
+    wide = maker.meta["val"].shape
     if len(before) != 4 or len(after) != 4 or len(wide) != 5:
         return None
     same = [*wide[:2], *wide[3:], after[0], *after[2:]] == [*before, before[0], *before[2:]]

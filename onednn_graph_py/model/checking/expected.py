@@ -156,23 +156,23 @@ def compute(
     for node in nodes:
         if node.kind == "End":
             continue
-        given = [known[v.id] for v in node.inputs]
+        operands = [known[v.id] for v in node.inputs]
         if isinstance(node, ForeignNode):
-            known.update(zip((v.id for v in node.outputs), node.compute(given), strict=True))
+            known.update(zip((v.id for v in node.outputs), node.compute(operands), strict=True))
             continue
         specs = [
             (v.shape if v.shape is not None and -1 not in v.shape else None, v.dtype)
             for v in node.outputs
         ]
-        call = call_of(node.kind, given, node.attrs, specs)
+        call = call_of(node.kind, operands, node.attrs, specs)
         if after is None or node.kind in with_trait("quantizes"):
-            results = evaluate(call, given)
+            results = evaluate(call, operands)
         else:
             pairs = kept.get(node.id) if kept is not None else None
             if pairs is None:
                 pairs = [
-                    (exact, slack(call, i, given, exact, fpmath_mode))
-                    for i, exact in enumerate(evaluate(call, given))
+                    (exact, slack(call, i, operands, exact, fpmath_mode))
+                    for i, exact in enumerate(evaluate(call, operands))
                 ]
             if kept is not None and all(v.producer is None for v in node.inputs):
                 kept[node.id] = pairs
@@ -223,18 +223,18 @@ def _margins(
 def _quantized_margin(node: Node, exact: Values, margins: Mapping[int, float]) -> Array:
     """Return the steps by which quantized elements may be off: 0 unless near a rounding tie."""
     source = node.inputs[0].id
-    made = exact[node.outputs[0].id].astype(np.float64)
+    result = exact[node.outputs[0].id].astype(np.float64)
     off = _BEYOND_SAMPLES * margins[source]
-    widest = np.zeros(made.shape)
+    widest = np.zeros(result.shape)
     for sign in (-1, 1):
         moved = [exact[v.id].astype(np.float64) for v in node.inputs]
         # The product with a reciprocal scale and the sum with the zero point are rounded too.
         finite = np.where(np.isfinite(moved[0]), moved[0], 0.0)
         moved[0] = moved[0] + sign * (off + 4 * 2.0**-23 * np.abs(finite))
-        given = [moved[0].astype(np.float32), *(exact[v.id] for v in node.inputs[1:])]
-        call = call_of(node.kind, given, node.attrs, [(made.shape, node.outputs[0].dtype)])
-        stored = round_to(evaluate(call, given)[0], node.outputs[0].dtype).astype(np.float64)
-        widest = np.maximum(widest, _differences(stored, made))
+        operands = [moved[0].astype(np.float32), *(exact[v.id] for v in node.inputs[1:])]
+        call = call_of(node.kind, operands, node.attrs, [(result.shape, node.outputs[0].dtype)])
+        stored = round_to(evaluate(call, operands)[0], node.outputs[0].dtype).astype(np.float64)
+        widest = np.maximum(widest, _differences(stored, result))
     return widest
 
 
@@ -316,9 +316,9 @@ class Expected:
 
     def of(self, inputs: Sequence[Array]) -> Expected:
         """Return the values for other inputs that are about as large, with these tolerances."""
-        made = copy(self)
-        made._exact = reference_values(self._builder, inputs)
-        return made
+        other = copy(self)
+        other._exact = reference_values(self._builder, inputs)
+        return other
 
     def value(self, i: int) -> Array:
         """Return what the value with this id should be."""

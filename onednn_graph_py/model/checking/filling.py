@@ -86,13 +86,13 @@ _QUANTIZED = ("s8", "u8", "s4", "u4")
 
 
 def _readers(builder: GraphBuilder) -> Readers:
-    found: dict[int, list[tuple[Node, int]]] = {}
+    readers: dict[int, list[tuple[Node, int]]] = {}
     for node in builder.nodes:
         if isinstance(node, ForeignNode):
             continue
         for i, value in enumerate(node.inputs):
-            found.setdefault(value.id, []).append((node, i))
-    return found
+            readers.setdefault(value.id, []).append((node, i))
+    return readers
 
 
 def _final_readers(value: Value, readers: Readers) -> Iterator[tuple[Node, int]]:
@@ -126,9 +126,9 @@ def _fill(value: Value, shape: tuple[int, ...], readers: Readers) -> Fill | Inte
     for node, i in _final_readers(value, readers):
         port = row(node.kind).port("inputs", i)
         name = port.name if port is not None else ""
-        found = _RULES.get((node.kind, name)) or _RULES.get(("", name))
-        if found is not None:
-            return found
+        rule = _RULES.get((node.kind, name)) or _RULES.get(("", name))
+        if rule is not None:
+            return rule
         if _masks_scores(node, i, readers):
             return _MASK
         if name == "weights":
@@ -153,14 +153,14 @@ def fills_of(
 ) -> dict[int, Fill]:
     """Choose numbers that suit each input; return them by the inputs' ids."""
     readers = _readers(builder)
-    given = {v.id: (shapes or {}).get(v.id, v.shape or ()) for v in builder.inputs}
-    found = {v.id: _fill(v, given[v.id], readers) for v in builder.inputs}
-    fills = {i: f for i, f in found.items() if isinstance(f, Fill)}
-    ranges = {i: f for i, f in found.items() if isinstance(f, IntegerRange)}
+    dims = {v.id: (shapes or {}).get(v.id, v.shape or ()) for v in builder.inputs}
+    choices = {v.id: _fill(v, dims[v.id], readers) for v in builder.inputs}
+    fills = {i: f for i, f in choices.items() if isinstance(f, Fill)}
+    ranges = {i: f for i, f in choices.items() if isinstance(f, IntegerRange)}
     if ranges:
         known = {i: _size(f) for i, f in fills.items()}
         known |= {v.id: size_of(unpacked(v.data, v.shape, v.dtype)) for v in builder.constants}
-        every = infer_shapes(builder, given)
+        every = infer_shapes(builder, dims)
         ranges = fitted(builder.nodes, ranges, known, every)
         known |= {i: r.size for i, r in ranges.items()}
         fills |= _of_the_size_of_sums(builder, fills, readers, sizes(builder.nodes, known, every))
@@ -171,7 +171,7 @@ def _of_the_size_of_sums(
     builder: GraphBuilder, fills: Mapping[int, Fill], readers: Readers, found: Mapping[int, Size]
 ) -> dict[int, Fill]:
     """Fill what is added to results of integers with numbers as large as they, so that it shows."""
-    made = {}
+    larger = {}
     for value in builder.inputs:
         for node, i in readers.get(value.id, ()):
             port = row(node.kind).port("inputs", i)
@@ -181,18 +181,18 @@ def _of_the_size_of_sums(
             size = found[node.outputs[0].id].deviation
             if size > 2 * _PLAIN.high:
                 limit = 2.0 ** round(math.log2(size))
-                made[value.id] = Fill("uniform", -limit, limit)
-    return made
+                larger[value.id] = Fill("uniform", -limit, limit)
+    return larger
 
 
 def fill_of_constant(builder: GraphBuilder, value: Value) -> Fill:
     """Choose numbers for a constant of a builder whose values are not kept."""
-    found = _fill(value, value.shape or (), _readers(builder))
-    if isinstance(found, Fill):
-        return found
+    fill = _fill(value, value.shape or (), _readers(builder))
+    if isinstance(fill, Fill):
+        return fill
     elements = unpacked(value.data, value.shape, value.dtype)
     if not elements.size:
-        return Fill("whole", *found.bounds)
+        return Fill("whole", *fill.bounds)
     return Fill("whole", float(elements.min()), float(elements.max()))
 
 
@@ -242,18 +242,18 @@ def filled(fill: Fill, shape: tuple[int, ...], dtype: str, *, seed: int, number:
     bits = _random(seed, number, math.prod(shape)).reshape(shape)
     if fill.kind == "uniform":
         share = (bits >> np.uint64(40)).astype(np.float64) / 2.0**24
-        made: Array = (fill.low + (fill.high - fill.low) * share).astype(np.float32)
+        array: Array = (fill.low + (fill.high - fill.low) * share).astype(np.float32)
     elif fill.kind == "mostly true":
-        made = np.asarray((bits >> np.uint64(33)) % np.uint64(4) != 0)
+        array = np.asarray((bits >> np.uint64(33)) % np.uint64(4) != 0)
         if shape and shape[-1]:
-            made[..., 0] = True  # the softmax of a fully masked row is undefined
+            array[..., 0] = True  # the softmax of a fully masked row is undefined
     else:
         many = np.uint64(int(fill.high) - int(fill.low) + 1)
-        made = ((bits >> np.uint64(33)) % many).astype(np.int64) + int(fill.low)
+        array = ((bits >> np.uint64(33)) % many).astype(np.int64) + int(fill.low)
         if fill.kind == "power of two":
-            made = (2.0**made).astype(np.float32)
+            array = (2.0**array).astype(np.float32)
     host = HOST_DTYPES.get(dtype)
-    return round_to(made, dtype) if host is None else made.astype(host)
+    return round_to(array, dtype) if host is None else array.astype(host)
 
 
 def fill_inputs(

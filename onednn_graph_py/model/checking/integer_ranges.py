@@ -78,18 +78,18 @@ def range_of(value: Value, readers: Mapping[int, Sequence[tuple[Node, int]]]) ->
 
 def _behind(value: Value, ranges: Mapping[int, IntegerRange]) -> list[int]:
     """Return the ids of the inputs that decide how large a tensor is."""
-    found, seen, left = [], set(), [value]
+    nodes, seen, left = [], set(), [value]
     while left:
         current = left.pop()
         if current.id in seen:
             continue
         seen.add(current.id)
         if current.id in ranges:
-            found.append(current.id)
+            nodes.append(current.id)
         producer = current.producer
         if producer is not None and producer.kind not in _LEVELLED:
             left += producer.inputs
-    return found
+    return nodes
 
 
 def _made_smaller(ranges: dict[int, IntegerRange], behind: Sequence[int], by: float) -> bool:
@@ -121,10 +121,10 @@ def fitted(
     concerned = [n for n in nodes if behind.get(n.id)]
     changed = True
     while changed:
-        found = sizes(nodes, {**known, **{i: r.size for i, r in made.items()}}, shapes)
+        every = sizes(nodes, {**known, **{i: r.size for i, r in made.items()}}, shapes)
         changed = False
         for node in concerned:
-            by = excess(node, found[node.inputs[0].id])
+            by = excess(node, every[node.inputs[0].id])
             if by > _TOLERATED and _made_smaller(made, behind[node.id], by):
                 changed = True
                 break

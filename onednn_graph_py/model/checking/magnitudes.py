@@ -240,19 +240,19 @@ def sizes(nodes: Sequence[Node], known: Mapping[int, Size], shapes: Shapes) -> d
 
     Nodes are in an order of execution; `known` has the sizes of the tensors that no op makes.
     """
-    found = dict(known)
+    every = dict(known)
     for node in nodes:
         if not node.outputs:
             continue
         use = _Use(
             node,
-            [found[v.id] for v in node.inputs],
+            [every[v.id] for v in node.inputs],
             [shapes[v.id] for v in node.inputs],
             shapes[node.outputs[0].id],
         )
-        made = _RULES.get(node.kind, _unchanged)(use)
-        found.update({v.id: made for v in node.outputs})
-    return found
+        size = _RULES.get(node.kind, _unchanged)(use)
+        every.update({v.id: size for v in node.outputs})
+    return every
 
 
 def excess(node: Node, size: Size) -> float:
@@ -260,16 +260,16 @@ def excess(node: Node, size: Size) -> float:
 
     We accept that about a third of the quantized elements saturate.
     """
-    found = 0.0
+    largest = 0.0
     if node.kind == "Quantize":
         scale, point = quantization_parameters(node)
         low, high = _limits(node.outputs[0].dtype)
         above, below = size.mean + size.deviation, size.deviation - size.mean
-        found = above / max((high - point) * scale, 1e-30)
+        largest = above / max((high - point) * scale, 1e-30)
         if point > low:  # an unsigned type cuts off negative numbers
-            found = max(found, below / ((point - low) * scale))
+            largest = max(largest, below / ((point - low) * scale))
     elif node.kind in with_trait("steep"):
-        found = size.deviation / _STEEP_LIMIT
+        largest = size.deviation / _STEEP_LIMIT
     if any(v.dtype == "f16" for v in (*node.inputs[:1], *node.outputs)):
-        found = max(found, size.reach / _F16_LIMIT)
-    return found
+        largest = max(largest, size.reach / _F16_LIMIT)
+    return largest

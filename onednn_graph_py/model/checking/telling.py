@@ -35,7 +35,7 @@ def _changes(nodes: Sequence[Node], known: Values) -> Iterator[tuple[Node, str, 
 
     A list is an attribute of quantization, or an input of one dim that no node makes.
     """
-    made = {v.id for n in nodes for v in n.outputs}
+    results = {v.id for n in nodes for v in n.outputs}
     for node in nodes:
         if isinstance(node, ForeignNode):
             continue
@@ -46,7 +46,7 @@ def _changes(nodes: Sequence[Node], known: Values) -> Iterator[tuple[Node, str, 
                 yield replace(node, attrs={**node.attrs, name: first}), name, entries, {}
         for i, value in enumerate(node.inputs[1:], start=1):
             entries = known[value.id]
-            if value.id not in made and entries.ndim == 1 and (entries != entries[:1]).any():
+            if value.id not in results and entries.ndim == 1 and (entries != entries[:1]).any():
                 first_everywhere = np.broadcast_to(entries[:1], entries.shape)
                 yield node, str(i), entries, {value.id: first_everywhere}
 
@@ -56,24 +56,24 @@ def _shown(before: Array, after: Array, count: int) -> Array:
     one, other = before.astype(np.float64), after.astype(np.float64)
     with np.errstate(invalid="ignore"):
         seen = np.abs(one - other) > _VISIBLE * np.abs(one[np.isfinite(one)]).max(initial=0.0)
-    found = np.zeros(count, bool)
+    shown = np.zeros(count, bool)
     axes = [i for i, d in enumerate(seen.shape) if d == count]
     for axis in axes:
-        found |= seen.any(axis=tuple(i for i in range(seen.ndim) if i != axis))
-    return found if axes else np.broadcast_to(seen.any(), count)
+        shown |= seen.any(axis=tuple(i for i in range(seen.ndim) if i != axis))
+    return shown if axes else np.broadcast_to(seen.any(), count)
 
 
 def _work(builder: GraphBuilder, arrays: Sequence[Array]) -> dict[int, int]:
     """Return the operations of each node, and the elements that it makes."""
-    given = {v.id: a.shape for v, a in zip(builder.inputs, arrays, strict=True)}
-    shapes = infer_shapes(builder, given)
-    found = {}
+    dims = {v.id: a.shape for v, a in zip(builder.inputs, arrays, strict=True)}
+    shapes = infer_shapes(builder, dims)
+    counts = {}
     for node in builder.nodes:
         read, made = ([shapes[v.id] for v in values] for values in (node.inputs, node.outputs))
-        found[node.id] = sum(map(math.prod, made))
+        counts[node.id] = sum(map(math.prod, made))
         if not isinstance(node, ForeignNode):
-            found[node.id] += row(node.kind).flop(read, made, node.attrs)
-    return found
+            counts[node.id] += row(node.kind).flop(read, made, node.attrs)
+    return counts
 
 
 def _hidden(builder: GraphBuilder, arrays: Sequence[Array]) -> Hidden:

@@ -50,17 +50,17 @@ def verify(model: CompiledGraph, *inputs: Any, seed: int = 0, **named: Any) -> V
         given = [np.asarray(a) for a in model.ordered(inputs, named)]
         return _verified(model, given, seed)
     draws = telling(builder, lambda i: fill_inputs(builder, seed + i))
-    made = [_verified(model, next(draws), seed)]
-    while made[-1].ok and (arrays := next(draws, None)) is not None:
-        made.append(_verified(model, arrays, seed))
-    return made[0] if made[-1].ok else made[-1]
+    verifications = [_verified(model, next(draws), seed)]
+    while verifications[-1].ok and (arrays := next(draws, None)) is not None:
+        verifications.append(_verified(model, arrays, seed))
+    return verifications[0] if verifications[-1].ok else verifications[-1]
 
 
 def _verified(model: CompiledGraph, given: Sequence[Any], seed: int) -> Verification:
     """Verify a model with these inputs."""
     builder = model.builder
-    made = model(*given)
-    outputs = made if isinstance(made, tuple) else (made,)
+    result = model(*given)
+    outputs = result if isinstance(result, tuple) else (result,)
     names = {value.id: name for name, value in builder.outputs.items()}
     arrays = [
         unpacked(a, v.shape, v.dtype, v.strides) if a.dtype == np.uint8 else a
@@ -68,12 +68,12 @@ def _verified(model: CompiledGraph, given: Sequence[Any], seed: int) -> Verifica
     ]
     expected = Expected(builder, arrays, seed)
     actual = {v.id: a for v, a in zip(builder.outputs.values(), outputs, strict=True)}
-    found = expected.compare(actual, names)
-    if not found.ok or model.queue is not None:
-        return found
+    verification = expected.compare(actual, names)
+    if not verification.ok or model.queue is not None:
+        return verification
     first = [array.tobytes() for array in outputs]
     for array in outputs:
         array.reshape(-1).view(np.uint8)[...] = _LEFT_THERE
     model(*given, out=outputs)
     same = [array.tobytes() for array in outputs] == first
-    return found if same else expected.compare(actual, names)
+    return verification if same else expected.compare(actual, names)

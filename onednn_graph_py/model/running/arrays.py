@@ -110,9 +110,9 @@ class _Form(NamedTuple):
         size = self.dtype.itemsize
         memory = np.zeros(max(last // size + 1, 0), self.dtype)
         # NumPy's as_strided does not take float8_e5m2.
-        made: npt.NDArray[Any] = np.ndarray(self.dims, self.dtype, memory, strides=self.strides)
-        made[...] = array
-        return made
+        whole: npt.NDArray[Any] = np.ndarray(self.dims, self.dtype, memory, strides=self.strides)
+        whole[...] = array
+        return whole
 
 
 def _form_of(dtype: str, lt: _core.logical_tensor) -> _Form:
@@ -166,23 +166,23 @@ def _as_array(
             f"{what} has torch's negative bit, which DLPack can't say; pass its resolve_neg()"
         )
     try:
-        made: npt.NDArray[Any] = np.from_dlpack(given)
+        array: npt.NDArray[Any] = np.from_dlpack(given)
     except (BufferError, RuntimeError, TypeError, ValueError):
         # NumPy's DLPack does not support bf16 and 8-bit floats; the mirror's does.
         try:
             if hasattr(given, "stride"):  # torch's
                 own = list(given.shape), list(given.stride())
                 lt = _core.logical_tensor(lt.get_id(), lt.get_data_type(), *own)
-            made = _core.tensor(lt, engine, given).numpy()
+            array = _core.tensor(lt, engine, given).numpy()
         except OneDNNError:
             raise
         except (BufferError, RuntimeError, ValueError) as refused:
             raise InvalidArgumentsError(f"{what} can't be read by DLPack: {refused}") from refused
-    if made.flags.owndata and made.size:  # NumPy takes new memory for the null address
+    if array.flags.owndata and array.size:  # NumPy takes new memory for the null address
         raise InvalidArgumentsError(
             f"{what} has no memory, as a FakeTensor or a tensor within torch.func.functionalize"
         )
-    return made
+    return array
 
 
 def by_name(

@@ -25,8 +25,8 @@ class MemoryLimit:
 
     def __init__(self, name: str, limit: SupportsIndex) -> None:
         if isinstance(limit, bool) or not isinstance(limit, SupportsIndex):
-            given = f"{limit!r} ({type(limit).__name__})"
-            raise TypeError(f"{name}: memory_limit must be a number of bytes, got {given}")
+            shown = f"{limit!r} ({type(limit).__name__})"
+            raise TypeError(f"{name}: memory_limit must be a number of bytes, got {shown}")
         self._name, self.nbytes = name, operator.index(limit)
         self._sizes: WeakSet[SizeMemory] = WeakSet()
         self._models: WeakSet[Limited] = WeakSet()
@@ -71,9 +71,9 @@ class MemoryLimit:
         """Return the memory of a size, or raise `OutOfMemoryError` if there is no room for it."""
         with self._lock:
             self.require(nbytes, what)
-            made = SizeMemory(self, nbytes)
-            self._sizes.add(made)
-            return made
+            memory = SizeMemory(self, nbytes)
+            self._sizes.add(memory)
+            return memory
 
     def require(self, nbytes: int, what: str) -> None:
         """Raise `OutOfMemoryError` if there is no room for so many bytes."""

@@ -446,8 +446,8 @@ class CompiledGraph(_core._model_base, ModelMethods):
         *shapes : sequence of int
             Shapes of the inputs, if the model has unknown dims.
         """
-        given = tuple(need_integers(f"{self.name}: a shape", s) for s in shapes)
-        chosen = given or tuple(v.shape or () for v in self.inputs)
+        sets = tuple(need_integers(f"{self.name}: a shape", s) for s in shapes)
+        chosen = sets or tuple(v.shape or () for v in self.inputs)
         plan = self.specialization(chosen).plan
         return tuple(
             Step(
@@ -524,10 +524,10 @@ class CompiledGraph(_core._model_base, ModelMethods):
                     f"{self.name}: release_constants needs a compiled model; call it with inputs "
                     "of each shape first"
                 )
-            made = [
+            compiled = [
                 (m.plan, m.run) for m in self._made.values() if not isinstance(m.run, QueueExecutor)
             ]
-            return release(self.name, self.builder.constants, made, self._shared.folded)
+            return release(self.name, self.builder.constants, compiled, self._shared.folded)
 
     # -- for shapes
 
@@ -592,11 +592,11 @@ class CompiledGraph(_core._model_base, ModelMethods):
         """Return the model for these shapes of its inputs; compile it for them if need be."""
         while True:
             with self._lock:
-                found = self._made.get(shapes)
-                if found is not None:
+                ready = self._made.get(shapes)
+                if ready is not None:
                     self._made.move_to_end(shapes)
                     self._counters.hits += 1
-                    return found
+                    return ready
                 compiling = self._compiling.get(shapes)
                 if compiling is None or compiling.thread == threading.get_ident():
                     compiling = self._compiling[shapes] = _Compiling()
@@ -690,8 +690,8 @@ class CompiledGraph(_core._model_base, ModelMethods):
     def ordered(self, positional: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """Return all inputs in order, of those given by position and by name."""
         names = list(self._positions)
-        made = by_name(self.name, names, names, positional, named)
-        return [made[n] for n in names]
+        arrays = by_name(self.name, names, names, positional, named)
+        return [arrays[n] for n in names]
 
     def _executor_for(self, arrays: Sequence[Any]) -> _core._executor | QueueExecutor:
         run = self._run or self._queue_run

@@ -66,8 +66,8 @@ class _Call:
 
     def result(self) -> Any:
         """Return the value that the call returns."""
-        made = tuple(o.result() for o in self.outputs)
-        return made[0] if len(made) == 1 else made
+        results = tuple(o.result() for o in self.outputs)
+        return results[0] if len(results) == 1 else results
 
 
 class _Context:
@@ -127,19 +127,19 @@ class _Arguments:
             raise InvalidArgumentsError(
                 f"{self.name}: expected {len(self.plan.inputs)} inputs, got {len(inputs)}"
             )
-        ins = [self._input(i, given) for i, given in enumerate(inputs)]
+        ins = [self._input(i, arrays) for i, arrays in enumerate(inputs)]
         usm_type = coerced_usm_type(one.usm_type for one in ins)
         family = next((family_of(one.given) for one in ins if one.usm_type), Family.TENSOR)
         count = len(self.plan.outputs)
         if out is None:
             outs = [self._new_output(i, usm_type, family, wait) for i in range(count)]
             return _Call(ins, outs)
-        given = list(out) if isinstance(out, (list, tuple)) else [out]
-        if len(given) != count:
+        arrays = list(out) if isinstance(out, (list, tuple)) else [out]
+        if len(arrays) != count:
             raise InvalidArgumentsError(
-                f"{self.name}: out must have {count} arrays, got {len(given)}"
+                f"{self.name}: out must have {count} arrays, got {len(arrays)}"
             )
-        outs = [self._given_output(i, one, wait) for i, one in enumerate(given)]
+        outs = [self._given_output(i, one, wait) for i, one in enumerate(arrays)]
         self._require_apart(ins, outs)
         return _Call(ins, outs)
 
@@ -320,10 +320,10 @@ class QueueExecutor:
                 return ready[0]
             if self._idle and len(self._contexts) >= _CONTEXTS:
                 return self._idle.pop(0)
-        made = _Context(self)
+        context = _Context(self)
         with self._lock:
-            self._contexts.append(made)
-        return made
+            self._contexts.append(context)
+        return context
 
     def _submit(self, call: _Call, deps: Sequence[Event] | None) -> tuple[Event, _core.stream]:
         started = time.perf_counter()
@@ -404,9 +404,9 @@ class QueueExecutor:
             self._convert.copied("device memory that a step in NumPy uses")
             return sycl_interop.copy_to_host(tensor)
 
-        made = [on_host(one) for one in outputs]
-        function([on_host(one) for one in inputs], made)
-        for tensor, array in zip(outputs, made, strict=True):
+        results = [on_host(one) for one in outputs]
+        function([on_host(one) for one in inputs], results)
+        for tensor, array in zip(outputs, results, strict=True):
             if sycl_interop.usm_type(tensor) == "device":
                 self.queue.copy_from_host(tensor, array)
 

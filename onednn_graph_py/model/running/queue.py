@@ -55,8 +55,8 @@ def is_usm(argument: object) -> bool:
 
 def coerced_usm_type(types: Iterable[str | None]) -> str | None:
     """Return the kind of memory for results of inputs of these kinds; None if all are None."""
-    given = set(types)
-    return next((one for one in _USM_TYPES if one in given), None)
+    kinds = set(types)
+    return next((one for one in _USM_TYPES if one in kinds), None)
 
 
 def family_of(argument: object) -> Family:
@@ -136,10 +136,10 @@ class ModelQueue:
 
     def upload(self, array: npt.NDArray[Any], usm_type: str = "device") -> Any:
         """Return memory (dpctl) with the bytes of a contiguous array, in memory order."""
-        made = self.allocate(array.nbytes, usm_type)
+        memory = self.allocate(array.nbytes, usm_type)
         if array.nbytes:
-            made.copy_from_host(bytes_of(array))
-        return made
+            memory.copy_from_host(bytes_of(array))
+        return memory
 
     def tensor(
         self, lt: _core.logical_tensor, memory: Any, offset: int = 0, nbytes: int | None = None
@@ -169,7 +169,7 @@ class ModelQueue:
 
     def submitted_before(self, arrays: Iterable[object]) -> list[Event]:
         """Return events for all work submitted so far to the queues of arrays in USM memory."""
-        made = []
+        events = []
         seen: list[Queue] = []
         for array in arrays:
             interface = getattr(array, "__sycl_usm_array_interface__", None) or {}
@@ -178,8 +178,8 @@ class ModelQueue:
                 continue
             seen.append(queue)
             if queue != self.queue or not queue.is_in_order:
-                made.append(queue.submit_barrier())
-        return made
+                events.append(queue.submit_barrier())
+        return events
 
     def barrier(self, deps: Sequence[Event]) -> Event:
         """Return an event that is complete when all others are."""

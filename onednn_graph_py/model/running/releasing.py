@@ -113,24 +113,24 @@ def _reading(plan: Plan) -> Iterator[tuple[PlannedStep, int, int]]:
 
 def _constants(values: Sequence[Value], made: Sequence[Compiled]) -> list[_Constant]:
     """Return the constants that may be released."""
-    found: dict[int, _Constant] = {}
+    constants: dict[int, _Constant] = {}
     in_plans = [
         v for p, _ in made for s in p.steps for n in s.nodes for v in (*n.inputs, *n.outputs)
     ]
     for value in {id(v): v for v in (*values, *in_plans)}.values():
         if isinstance(value.data, np.ndarray):
-            found.setdefault(id(value.data), _Constant(value.data)).values.append(value)
+            constants.setdefault(id(value.data), _Constant(value.data)).values.append(value)
     partly = set()  # addresses: a constant may have other dims for some ops
     for plan, run in made:
         for i, array in enumerate(plan.constants):
             if isinstance(array, np.ndarray):
-                found.setdefault(id(array), _Constant(array)).used.append((plan, run, i))
+                constants.setdefault(id(array), _Constant(array)).used.append((plan, run, i))
         for step, tensor, i in _reading(plan):
             if not _is_read_whole(step, tensor):
                 partly.add(_address(plan.constants[i]))
     return [
         c
-        for c in found.values()
+        for c in constants.values()
         if _address(c.array) not in partly
         and c.array.nbytes >= _SMALLEST
         and _core._is_constant_memory(c.array)

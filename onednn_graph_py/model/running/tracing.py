@@ -63,10 +63,10 @@ def rebuilt(result: Any, arrays: Iterator[Any]) -> Any:
         return {key: rebuilt(part, arrays) for key, part in result.items()}
     filled = [rebuilt(part, arrays) for _, part in parts]
     if dataclasses.is_dataclass(result) and not isinstance(result, type):
-        made = copy.copy(result)  # its __post_init__ has run
+        other = copy.copy(result)  # its __post_init__ has run
         for (name, _), array in zip(parts, filled, strict=True):
-            object.__setattr__(made, name, array)
-        return made
+            object.__setattr__(other, name, array)
+        return other
     return type(result)(*filled) if hasattr(result, "_fields") else type(result)(filled)
 
 
@@ -259,20 +259,20 @@ class Jitted:
     def _model(self, arrays: Sequence[Any]) -> tuple[CompiledGraph, Any]:
         key = tuple(_key_of(a, i, _name_of(self._function)) for i, a in enumerate(arrays))
         with self._lock:
-            found = self._models.get(key)
-            if found is not None:
+            ready = self._models.get(key)
+            if ready is not None:
                 self._hits += 1
                 self._models.move_to_end(key)
-                return found
+                return ready
             self._misses += 1
             builder = GraphBuilder(**self._graph_options)
             result = _traced(builder, self._function, key, self._dtype)
             model = builder.compile(name=_name_of(self._function), **self._options)
-            made = self._models[key] = model, rebuilt(result, itertools.count())
+            entry = self._models[key] = model, rebuilt(result, itertools.count())
             while len(self._models) > self._maxsize:
                 self._models.popitem(last=False)
                 self._evictions += 1
-            return made
+            return entry
 
     def __call__(self, *arrays: Any, out: Any = None) -> Any:
         """Run the function on arrays; see `CompiledGraph`. The result has its structure."""

@@ -82,16 +82,16 @@ class Comparison:
 
     def check(self, outputs: Sequence[Array], when: str) -> None:
         """Raise `Ended` if outputs are wrong, or can't be compared because most are not finite."""
-        made = {
+        actual = {
             self.values[t].id: picked(array, t, self.picks)
             for t, array in zip(self.subject.outputs, outputs, strict=True)
         }
         names = {self.values[t].id: f"output {i}" for i, t in enumerate(self.subject.outputs)}
-        found = self.expected.compare(made, names)
-        wrong = [str(o) for o in found.outputs if not o.ok]
+        verification = self.expected.compare(actual, names)
+        wrong = [str(o) for o in verification.outputs if not o.ok]
         if wrong:
             raise Ended(Outcome.WRONG, "; ".join(wrong) + when)
-        for port, array in enumerate(made.values()):
+        for port, array in enumerate(actual.values()):
             if np.isfinite(array.astype(np.float64)).sum() < array.size / 2:
                 raise Ended(
                     Outcome.UNVERIFIED, f"most of output {port} is not finite, so we can't compare"
@@ -194,8 +194,10 @@ def written(
     for op in subject.ops:
         outputs = [(shapes[t], subject.tensors[t].dtype) for t in op.outputs]
         inputs = [values[t] for t in op.inputs]
-        made = builder.op(op.kind, *inputs, outputs=outputs, **part_of(op, shapes, picks))
-        values.update(zip(op.outputs, made if isinstance(made, tuple) else (made,), strict=True))
+        results = builder.op(op.kind, *inputs, outputs=outputs, **part_of(op, shapes, picks))
+        values.update(
+            zip(op.outputs, results if isinstance(results, tuple) else (results,), strict=True)
+        )
     builder.output(**{str(t): values[t] for t in subject.outputs})
     return builder, values
 
@@ -205,10 +207,10 @@ def _numbers(fill: Fill, shape: tuple[int, ...], dtype: str, number: int, seed: 
     if count <= _PERIOD or fill.kind == "mask":
         return filled(fill, shape, dtype, seed=seed, number=number)
     some = filled(fill, (_PERIOD,), dtype, seed=seed, number=number)
-    made = np.resize(some, count).reshape(shape)
+    whole = np.resize(some, count).reshape(shape)
     if fill.kind == "mostly true":
-        made[..., 0] = True
-    return made
+        whole[..., 0] = True
+    return whole
 
 
 def draws_of(subject: Subject) -> Iterator[dict[int, Array]]:

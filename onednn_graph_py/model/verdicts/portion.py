@@ -260,10 +260,10 @@ def seconds_of(subject: Subject, shapes: Mapping[int, tuple[int, ...]]) -> float
     """Estimate the seconds that the reference takes, with its samples."""
     total = 0.0
     for op in subject.ops:
-        given = [shapes[t] for t in op.inputs]
-        made = [shapes[t] for t in op.outputs]
-        total += _OPERATION * row(op.kind).flop(given, made, dict(op.attrs))
-        total += _READ * sum(map(math.prod, given)) + _MADE * sum(map(math.prod, made))
+        read = [shapes[t] for t in op.inputs]
+        written = [shapes[t] for t in op.outputs]
+        total += _OPERATION * row(op.kind).flop(read, written, dict(op.attrs))
+        total += _READ * sum(map(math.prod, read)) + _MADE * sum(map(math.prod, written))
     return total
 
 

@@ -59,8 +59,8 @@ class GuardedMemory:
         if 0 in self.shape:
             return np.empty(self.shape, item)
         strides = [s * item.itemsize for s in self.strides]
-        made: Array = np.ndarray(self.shape, item, memory, strides=strides)
-        return made
+        view: Array = np.ndarray(self.shape, item, memory, strides=strides)
+        return view
 
     def _unpacked(self) -> Array:
         """Return the 4-bit integers from the first element to the last, gaps between too."""
@@ -157,20 +157,20 @@ def compiled(
         for lt, f in zip(plain, free, strict=True)
     ]
     try:
-        found = partition.compile(read, wanted, engine)
-        written = [found.query_logical_tensor(v.id) for v in outputs]
+        result = partition.compile(read, wanted, engine)
+        written = [result.query_logical_tensor(v.id) for v in outputs]
         chosen = all(lt.get_layout_type() != _core.logical_tensor.any for lt in written)
     except OneDNNError:
         if not any(free):
             raise
         chosen = False
     if not chosen:
-        found = partition.compile(read, plain, engine)
-        written = [found.query_logical_tensor(v.id) for v in outputs]
+        result = partition.compile(read, plain, engine)
+        written = [result.query_logical_tensor(v.id) for v in outputs]
     scratchpad = None
     with suppress(AttributeError, OneDNNError):  # 3.7 has no such function
-        scratchpad = found.get_scratchpad_logical_tensor()
-    return Compiled(found, read, written, scratchpad)
+        scratchpad = result.get_scratchpad_logical_tensor()
+    return Compiled(result, read, written, scratchpad)
 
 
 # -- running
@@ -204,10 +204,10 @@ class Run:
         dirt.pattern = pattern
         for memory in (*self.outputs, *([self.scratchpad] if self.scratchpad else [])):
             memory.own[...] = pattern
-        given = [m.tensor for m in self.inputs]
-        made = [m.tensor for m in self.outputs]
+        inputs = [m.tensor for m in self.inputs]
+        outputs = [m.tensor for m in self.outputs]
         scratchpad = self.scratchpad.tensor if self.scratchpad is not None else None
-        self.compiled.execute(self.stream, given, made, scratchpad)
+        self.compiled.execute(self.stream, inputs, outputs, scratchpad)
         self.stream.wait()
         self.check_outputs()
         return [np.array(m.elements()) for m in self.outputs]

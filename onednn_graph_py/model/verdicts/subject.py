@@ -97,14 +97,14 @@ def _told(op: Operation) -> list[Any]:
     Scales and zero points, whose values differ between a model's layers, are reduced to their
     number, whether they have an effect, and whether they differ.
     """
-    made: list[Any] = []
+    records: list[Any] = []
     for name, value in op.attrs:
         if name == "scales":
             value = ["of", len(value), all(s == 1.0 for s in value), len(set(value)) > 1]
         elif name == "zps":
             value = ["of", len(value), not any(value), len(set(value)) > 1]
-        made.append([name, value])
-    return made
+        records.append([name, value])
+    return records
 
 
 def _power(limit: int) -> int:
@@ -164,11 +164,11 @@ def subject_of(
         for value in node.outputs:
             values.setdefault(value.id, value)
     number = {i: n for n, i in enumerate(values)}
-    given = {lt.get_id(): lt for lt in inputs}
+    by_id = {lt.get_id(): lt for lt in inputs}
     tensors = []
     for i, value in values.items():
         shape = tuple(shapes[i])
-        lt = given.get(i)
+        lt = by_id.get(i)
         if lt is None:
             tensors.append(Tensor(shape, value.dtype))
             continue

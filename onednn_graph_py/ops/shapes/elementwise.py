@@ -9,7 +9,7 @@ def broadcast(a: Operand, b: Operand) -> Shape:
     if a.shape is None or b.shape is None:
         return None
     rank = max(len(a.shape), len(b.shape))
-    made = []
+    dims = []
     for i in range(-rank, 0):
         x = a.dim(i) if -i <= len(a.shape) else 1
         y = b.dim(i) if -i <= len(b.shape) else 1
@@ -17,10 +17,10 @@ def broadcast(a: Operand, b: Operand) -> Shape:
             b.refuse(f"a shape that broadcasts with {a.name}, {shape_text(a.shape)}")
         if x < 0 or y < 0:
             # An unknown dim can only be 1 or equal to the other dim, if that is larger than 1.
-            made.append(max(x, y) if max(x, y) > 1 else UNKNOWN)
+            dims.append(max(x, y) if max(x, y) > 1 else UNKNOWN)
         else:
-            made.append(y if x == 1 else x)
-    return tuple(made)
+            dims.append(y if x == 1 else x)
+    return tuple(dims)
 
 
 def merged(a: Shape, b: Shape) -> Shape:

@@ -40,37 +40,37 @@ def reshape(call: Call) -> list[Shape]:
 
     if min(listed, default=0) < UNKNOWN:
         bad("has an entry below -1")
-    made = list(listed)
-    copied = {i for i, d in enumerate(made) if d == 0 and call.attr("special_zero")}
+    dims = list(listed)
+    copied = {i for i, d in enumerate(dims) if d == 0 and call.attr("special_zero")}
     for i in copied:
         if src.shape is None:
-            made[i] = UNKNOWN
+            dims[i] = UNKNOWN
             continue
         if i >= len(src.shape):
             bad(f"copies a dim that input 0, {shape_text(src.shape)}, does not have")
-        made[i] = src.shape[i]
+        dims[i] = src.shape[i]
     rests = [i for i, d in enumerate(listed) if d == -1]
     if len(rests) > 1:
         bad("has more than one -1")
     known = 1
-    for i, d in enumerate(made):
+    for i, d in enumerate(dims):
         if i in rests:
             continue
         if d < 0:  # a copied dim is unknown, so the -1 stays unknown too
-            return [tuple(made)]
+            return [tuple(dims)]
         known *= d
         if known > _MOST:
             bad("has more elements than memory can hold")
     count = src.count()
     if count < 0:
-        return [tuple(made)]
+        return [tuple(dims)]
     if rests:
         if known == 0 or count % known:
             bad(f"does not divide input 0, {shape_text(src.shape)}")
-        made[rests[0]] = count // known
+        dims[rests[0]] = count // known
     elif known != count:
         bad(f"has {known} elements, input 0, {shape_text(src.shape)}, has {count}")
-    return [tuple(made)]
+    return [tuple(dims)]
 
 
 def transpose(call: Call) -> list[Shape]:
@@ -96,18 +96,18 @@ def concat(call: Call) -> list[Shape]:
         return [None]
     rank = len(known.shape)
     axis = call.axis("axis", rank)
-    made = [UNKNOWN] * rank
-    made[axis] = 0
+    dims = [UNKNOWN] * rank
+    dims[axis] = 0
     for operand in call.inputs:
         operand.need_rank(rank, rank)
         for i in range(rank):
             d = operand.dim(i)
             if i == axis:
-                made[i] = UNKNOWN if made[i] < 0 or d < 0 else made[i] + d
+                dims[i] = UNKNOWN if dims[i] < 0 or d < 0 else dims[i] + d
             else:
-                operand.need_dim(i, made[i], "that of the inputs before it")
-                made[i] = max(made[i], d)
-    return [tuple(made)]
+                operand.need_dim(i, dims[i], "that of the inputs before it")
+                dims[i] = max(dims[i], d)
+    return [tuple(dims)]
 
 
 def _channels(call: Call, src: Operand) -> int:

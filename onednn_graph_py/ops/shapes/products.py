@@ -119,12 +119,12 @@ def _check_slide(call: Call, p: _Parts) -> None:
     if p.window is None or p.window.auto_pad != "None":
         return
     for i in range(len(p.window.kernel)):
-        given = wide.spatial[i] if wide is not None else UNKNOWN
+        size = wide.spatial[i] if wide is not None else UNKNOWN
         expected = narrow.spatial[i] if narrow is not None else UNKNOWN
-        slid = p.window.slide(i, given)
+        slid = p.window.slide(i, size)
         if slid >= 0 and expected >= 0 and slid != expected:
             call.refuse_shape(
-                f"spatial dim {i} goes from {given} to {slid} in the convolution, not to {expected}"
+                f"spatial dim {i} goes from {size} to {slid} in the convolution, not to {expected}"
             )
 
 
@@ -147,40 +147,40 @@ def convolution(call: Call) -> list[Shape]:
     sizes = p.src.spatial if p.src is not None else (UNKNOWN,) * n
     if _is_transposed(call):
         padding = entries(call, "output_padding", n, 0)
-        made = tuple(p.window.unslide(i, sizes[i], padding[i]) for i in range(n))
+        spatial = tuple(p.window.unslide(i, sizes[i], padding[i]) for i in range(n))
     else:
-        made = tuple(p.window.slide(i, sizes[i]) for i in range(n))
+        spatial = tuple(p.window.slide(i, sizes[i]) for i in range(n))
     batch = p.src.batch if p.src is not None else UNKNOWN
-    return [Data(batch, p.out_channels, made).shape(call)]
+    return [Data(batch, p.out_channels, spatial).shape(call)]
 
 
 def convolution_backward_data(call: Call) -> list[Shape]:
     """Return src's shape, which only the attribute dst_shape or the declared output gives."""
-    made = given_shape(call, "dst_shape", call.output(0))
-    p = _relate(call, made, call.input(1), call.input(0))
+    shape = given_shape(call, "dst_shape", call.output(0))
+    p = _relate(call, shape, call.input(1), call.input(0))
     _check_slide(call, p)
     if p.src is None and p.window is not None:
         batch = p.dst.batch if p.dst is not None else UNKNOWN
         groups = _groups(call)
         channels = _times(p.weights.into, groups) if p.weights is not None else UNKNOWN
         return [Data(batch, channels, (UNKNOWN,) * len(p.window.kernel)).shape(call)]
-    return [made.shape]
+    return [shape.shape]
 
 
 def convolution_backward_weights(call: Call) -> list[Shape]:
     """Return the weights' shape, which only weights_shape or the declared output gives."""
-    made = given_shape(call, "weights_shape", call.output(0))
-    p = _relate(call, call.input(0), made, call.input(1))
+    shape = given_shape(call, "weights_shape", call.output(0))
+    p = _relate(call, call.input(0), shape, call.input(1))
     _check_slide(call, p)
-    return [made.shape]
+    return [shape.shape]
 
 
 def conv_transpose_backward_data(call: Call) -> list[Shape]:
     """Infer src's shape, which is that of a convolution of diff_dst."""
-    made = call.output(0)
-    p = _relate(call, made, call.input(1), call.input(0))
+    result = call.output(0)
+    p = _relate(call, result, call.input(1), call.input(0))
     if p.window is None:
-        return [made.shape]
+        return [result.shape]
     n = len(p.window.kernel)
     sizes = p.dst.spatial if p.dst is not None else (UNKNOWN,) * n
     batch = p.dst.batch if p.dst is not None else UNKNOWN
@@ -205,13 +205,13 @@ def matmul(call: Call) -> list[Shape]:
     transpose_b = call.attr("transpose_b") and b.rank > 1
     inner = a.dim(0) if a.rank == 1 else a.dim(-2 if transpose_a else -1)
     b.need_dim(0 if b.rank == 1 else -1 if transpose_b else -2, inner, "input 0's columns")
-    made = list(broadcast(_batch(a), _batch(b)) or ())
+    dims = list(broadcast(_batch(a), _batch(b)) or ())
     if a.rank > 1:
-        made.append(a.dim(-1 if transpose_a else -2))
+        dims.append(a.dim(-1 if transpose_a else -2))
     if b.rank > 1:
-        made.append(b.dim(-2 if transpose_b else -1))
+        dims.append(b.dim(-2 if transpose_b else -1))
     if len(call.inputs) > 2:
-        call.input(2).need_broadcastable(tuple(made), "the product")
-        if not made:
+        call.input(2).need_broadcastable(tuple(dims), "the product")
+        if not dims:
             call.input(2).need_count(1, "the product is one number")
-    return [tuple(made)]
+    return [tuple(dims)]

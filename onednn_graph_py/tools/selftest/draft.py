@@ -46,9 +46,9 @@ class Open(int):
 
     def __new__(cls, sizes: Sequence[int]) -> Open:
         """Make a dim of the first size."""
-        made = super().__new__(cls, sizes[0])
-        made.sizes = tuple(sizes)
-        return made
+        dim = super().__new__(cls, sizes[0])
+        dim.sizes = tuple(sizes)
+        return dim
 
 
 def sized(shape: Iterable[int], call: int) -> Dims:
@@ -132,10 +132,10 @@ class Draft:
 
     def uneven(self, n: int, choices: Sequence[_T]) -> tuple[_T, ...]:
         """Return n of the choices, each at most once as long as there are enough."""
-        made: list[_T] = []
-        while len(made) < n:
-            made += self.random.sample(choices, min(n - len(made), len(choices)))
-        return tuple(made)
+        picks: list[_T] = []
+        while len(picks) < n:
+            picks += self.random.sample(choices, min(n - len(picks), len(choices)))
+        return tuple(picks)
 
     def quantized_type(self, of: Sequence[str] = _EIGHT) -> str:
         """Draw a data type of quantized tensors."""
@@ -192,11 +192,11 @@ class Draft:
         """Return a value's shape; unknown dims have their sizes by call."""
         if value.shape is not None and is_whole(value.shape):
             return value.shape
-        found = [
+        shapes = [
             infer_shapes(self.b, {i: sized(s, k) for i, s in self.given.items()})[value.id]
             for k in range(CALLS)
         ]
-        return merged(found)
+        return merged(shapes)
 
     def alike(self, one: Value, other: Value) -> bool:
         """Return whether two tensors have the same shape in all calls."""
@@ -215,9 +215,9 @@ class Draft:
                 gap = self.chance(0.2) and dtype not in ("s4", "u4")  # two share a byte
                 step *= shape[axis] + (self.pick((1, 2, 3)) if gap else 0)
             strides = steps
-        made = self.b.input(declared, dtype or self.dtype, strides=strides)
-        self.given[made.id] = shape
-        return made
+        value = self.b.input(declared, dtype or self.dtype, strides=strides)
+        self.given[value.id] = shape
+        return value
 
     def operand(
         self, shape: Dims, dtype: str | None = None, low: float = -2.0, high: float = 2.0
@@ -244,8 +244,8 @@ class Draft:
         """Hold a tensor that an op made within positive bounds."""
         if x.producer is None:
             return x
-        made: Value = self.b.op("Clamp", x, min=0.25, max=4.0)
-        return made
+        clamped: Value = self.b.op("Clamp", x, min=0.25, max=4.0)
+        return clamped
 
     def scales(self, n: int, above: int = 0) -> list[float]:
         """Draw scales that differ: powers of two, so that no result is near a tie."""
@@ -264,13 +264,13 @@ class Draft:
         """Draw the attributes of Quantize and Dequantize, per tensor or along an axis."""
         per_channel = axis is not None and shape[axis] != 0
         n = shape[axis] if axis is not None and per_channel else 1
-        made: dict[str, Any] = {"qtype": "per_channel" if per_channel else "per_tensor"}
+        attrs: dict[str, Any] = {"qtype": "per_channel" if per_channel else "per_tensor"}
         if axis is not None and per_channel:
-            made["axis"] = axis - len(shape) * self.chance(0.3)
-        made["scales"] = self.scales(n, above)
+            attrs["axis"] = axis - len(shape) * self.chance(0.3)
+        attrs["scales"] = self.scales(n, above)
         if dtype not in _F8:
-            made["zps"] = self.zps(n, dtype)
-        return made
+            attrs["zps"] = self.zps(n, dtype)
+        return attrs
 
     # -- ops
 
@@ -310,10 +310,10 @@ class Draft:
         types = ("s4", "u4", "s32") if x.dtype in ("s4", "u4") else ("s8", "u8", "s32")
         zps = [self.input(many, self.pick(types), strided=False)] if self.chance(0.5) else []
         groups = [size if i == axis else 1 for i in range(len(shape))]
-        made: Value = self.op(
+        floats: Value = self.op(
             "DynamicDequantize", x, scales, *zps, qtype="per_group", axis=axis, group_shape=groups
         )
-        return made
+        return floats
 
     def quantized(self, y: Value, axis: int | None = None, of: Sequence[str] = _EIGHT) -> Value:
         """Quantize a tensor to integers, or 8-bit floats."""
@@ -322,8 +322,8 @@ class Draft:
         y = y if y.dtype == "f32" else y.type_cast(dtype="f32")
         # Larger scales than those of operands, or most of a product's elements would saturate.
         attrs = self.quantization(shape, dtype, axis, above=3)
-        made: Value = self.op("Quantize", y, dtype=dtype, **attrs)
-        return made
+        integers: Value = self.op("Quantize", y, dtype=dtype, **attrs)
+        return integers
 
     def finished(self, *outputs: Value) -> Drawn:
         """Return the graph with these outputs, and arrays for its calls."""

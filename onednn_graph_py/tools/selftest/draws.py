@@ -77,8 +77,8 @@ def _by_numpy(d: Draft, x: Value) -> Value:
         lambda: np.concatenate([x, np.minimum(x, row), x], axis),
         lambda: np.stack([x * 0.5, x], axis) if few else np.tanh(x),
     ]
-    made: Value = d.pick(calls)()
-    return made
+    result: Value = d.pick(calls)()
+    return result
 
 
 def _outputs(d: Draft, made: list[Value]) -> list[Value]:
@@ -100,9 +100,9 @@ def chain_case(seed: int) -> Drawn:
     kind = d.pick(_FIRST if d.chance(0.7) else [k for k in ops.ROWS if "uantize" not in k])
     kind = kind if d.has(kind) else "MatMul"
     d.opens = d.opens and not kind.endswith("BackwardWeights")
-    made = ops.drawn(d, kind, ops.source(d, kind))
-    made += _grown(d, made[0], d.random.randint(1, 5))
-    return d.finished(*_outputs(d, made))
+    results = ops.drawn(d, kind, ops.source(d, kind))
+    results += _grown(d, results[0], d.random.randint(1, 5))
+    return d.finished(*_outputs(d, results))
 
 
 def _int8_product(d: Draft) -> Value:
@@ -122,20 +122,20 @@ def int8_case(seed: int) -> Drawn:
     """Draw a product of integers, up to 3 ops, among them a residual, and a quantized result."""
     d = Draft("int8", seed)
     y = _int8_product(d)
-    made = [y]
+    results = [y]
     for _ in range(d.random.randint(0, 2)):
         if d.chance(0.4):
             shape = d.thinned(d.shape(y)) if d.chance(0.3) else d.shape(y)
             axis = d.random.randrange(len(shape)) if d.chance(0.5) else None
             other = d.dequantized(shape, d.quantized_type(), axis)
             y = d.op(d.pick(("Add", "Add", "Multiply", "Subtract")), y, other)
-            made.append(y)
+            results.append(y)
         else:
-            made += _grown(d, y, 1, _EPILOGUE)
-            y = made[-1]
+            results += _grown(d, y, 1, _EPILOGUE)
+            y = results[-1]
     if d.chance(0.6):
-        made.append(d.quantized(y, d.random.randrange(y.ndim) if d.chance(0.3) else None))
-    return d.finished(*_outputs(d, made))
+        results.append(d.quantized(y, d.random.randrange(y.ndim) if d.chance(0.3) else None))
+    return d.finished(*_outputs(d, results))
 
 
 # -- attention
@@ -250,11 +250,11 @@ def attention_case(seed: int) -> Drawn:
     """Draw an attention: the block, by hand, or of integers; with up to 2 ops behind it."""
     d = Draft("attention", seed)
     y = d.pick((_sdpa, _sdpa, _by_hand, _by_hand, _int8_attention))(d)
-    made = [y]
+    results = [y]
     # oneDNN's ops differ in what they make of NaN, which rows that are masked as a whole may be.
     if d.chance(0.25) and not d.nan:
-        made += _grown(d, y, d.random.randint(1, 2), _EPILOGUE)
-    return d.finished(*_outputs(d, made))
+        results += _grown(d, y, d.random.randint(1, 2), _EPILOGUE)
+    return d.finished(*_outputs(d, results))
 
 
 # -- other blocks
@@ -351,8 +351,8 @@ def block_case(seed: int) -> Drawn:
     d = Draft("blocks", seed)
     kinds = (_mlp, _rms_norm, _rope, _linear, _integers, _conv_block, _pooled, _cached)
     y = d.pick(kinds)(d)
-    made = [y, *_grown(d, y, d.random.randint(0, 2))]
-    return d.finished(*_outputs(d, made))
+    results = [y, *_grown(d, y, d.random.randint(0, 2))]
+    return d.finished(*_outputs(d, results))
 
 
 FAMILIES: Mapping[str, Family] = {

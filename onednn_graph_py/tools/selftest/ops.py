@@ -211,8 +211,8 @@ def _convolution(d: Draft, kind: str, x: Value) -> Any:
     attrs |= {"groups": groups, "data_format": data_format, "weights_format": first}
     _pad_by_itself(d, attrs, kernel, _spatial(shape, data_format))
     if weights_only:
-        made = _inferred(name, [shape, shaped], attrs)
-        gradient = d.operand(made, x.dtype)
+        result = _inferred(name, [shape, shaped], attrs)
+        gradient = d.operand(result, x.dtype)
         return d.op(kind, x, gradient, weights_shape=shaped, **attrs)
     w = d.operand(shaped, x.dtype, -1.0, 1.0)
     if kind == "ConvolutionBackwardData":
@@ -240,9 +240,9 @@ def _let_windows_overhang(d: Draft, kind: str, shape: Dims, attrs: dict[str, Any
     if not attrs.get("exclude_pad", True) or d.chance(0.7):
         return
     up = {**attrs, "rounding_type": "ceil"}
-    made = _inferred(kind, [shape], up)
+    result = _inferred(kind, [shape], up)
     for k in range(CALLS):
-        sizes, counts = (_spatial(sized(s, k), attrs["data_format"]) for s in (shape, made))
+        sizes, counts = (_spatial(sized(s, k), attrs["data_format"]) for s in (shape, result))
         each = zip(sizes, counts, attrs["strides"], attrs["pads_begin"], strict=True)
         if any((count - 1) * stride - begin >= n for n, count, stride, begin in each):
             return
@@ -505,5 +505,5 @@ def source(d: Draft, kind: str) -> Value:
 
 def drawn(d: Draft, kind: str, x: Value) -> list[Value]:
     """Add an op of a kind to a tensor; return its results."""
-    made = ROWS[kind].add(d, kind, x)
-    return list(made) if isinstance(made, tuple) else [made]
+    results = ROWS[kind].add(d, kind, x)
+    return list(results) if isinstance(results, tuple) else [results]

@@ -63,8 +63,8 @@ class Answer:
 
 
 def _results(model: CompiledGraph, inputs: Sequence[Any]) -> Arrays:
-    made = model(*inputs)
-    return list(made) if isinstance(made, tuple) else [made]
+    results = model(*inputs)
+    return list(results) if isinstance(results, tuple) else [results]
 
 
 def compared(drawn: Drawn, models: Sequence[CompiledGraph], seed: int) -> str | None:
@@ -146,16 +146,16 @@ def _near(actual: Any, expected: Any) -> bool:
 
 def compiled(drawn: Drawn, threads: int | None, **more: Any) -> list[CompiledGraph]:
     """Compile a graph without warnings, in each of its ways, with more options."""
-    made = []
-    for given in drawn.options:
-        options = {"threads": threads, **given, **more}
+    models = []
+    for way in drawn.options:
+        options = {"threads": threads, **way, **more}
         always = options.pop("forms", "") == "always"
         if always:
             options |= {"slow_fusions": "avoid", "tune": "off"}
         with warnings.catch_warnings(), always_in_forms() if always else contextlib.nullcontext():
             warnings.simplefilter("ignore", RuntimeWarning)
-            made.append(drawn.builder.compile(**options))
-    return made
+            models.append(drawn.builder.compile(**options))
+    return models
 
 
 def _steps(model: CompiledGraph, inputs: Arrays) -> tuple[str, ...]:

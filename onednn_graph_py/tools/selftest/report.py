@@ -125,11 +125,11 @@ class Report:
     @property
     def total(self) -> Count:
         """The counts of all families together."""
-        made = Count()
+        total = Count()
         for count in self.counts.values():
             for name, value in vars(count).items():
-                setattr(made, name, getattr(made, name) + value)
-        return made
+                setattr(total, name, getattr(total, name) + value)
+        return total
 
     def as_dict(self) -> dict[str, Any]:
         """Return the data as a dict for JSON."""

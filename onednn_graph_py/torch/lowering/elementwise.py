@@ -77,8 +77,8 @@ def _binary(targets: tuple[Any, ...], method: str, swapped: bool = False) -> Non
         at.need_float(left, right)
         if swapped:
             left, right = right, left
-        made: Value = getattr(at.b, method)(left, at.times(right, alpha))
-        return at.cast(made, dtype)
+        result: Value = getattr(at.b, method)(left, at.times(right, alpha))
+        return at.cast(result, dtype)
 
 
 _binary((aten.add.Tensor, aten.add.Scalar), "add")

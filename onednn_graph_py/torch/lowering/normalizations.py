@@ -219,8 +219,10 @@ def _variance(
     at.need_float(x)
     wide = at.cast(x, "f32")
     apart = wide - reduced(at, "reduce_mean", wide, axes, True)
-    made = reduced(at, "reduce_sum", apart * apart, axes, keepdim) * (1 / rest)
-    return at.cast(made if at.node.target is aten.var.correction else at.b.sqrt(made), at.dtype)
+    variance = reduced(at, "reduce_sum", apart * apart, axes, keepdim) * (1 / rest)
+    return at.cast(
+        variance if at.node.target is aten.var.correction else at.b.sqrt(variance), at.dtype
+    )
 
 
 def _resized(at: Lowering, x: Value, mode: str, scales: Sequence[float] | None) -> Value:

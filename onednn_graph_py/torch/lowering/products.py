@@ -118,9 +118,9 @@ def padded_convolution(
 ) -> torch.Tensor:
     """Pad each spatial dim with zeros, and convolve: what `rewrites` makes of two calls."""
     pairs = zip(reversed(before), reversed(after), strict=True)
-    made = torch.nn.functional.pad(x, [*itertools.chain(*pairs)])
+    wide = torch.nn.functional.pad(x, [*itertools.chain(*pairs)])
     return aten.convolution(
-        made, weight, bias, stride, padding, dilation, False, [0] * len(before), groups
+        wide, weight, bias, stride, padding, dilation, False, [0] * len(before), groups
     )
 
 
@@ -159,8 +159,8 @@ def _attention(
     if without_heads:
         query, key, value = query[:, None], key[:, None], value[:, None]
         mask = mask[:, None] if mask is not None and mask.ndim == 3 else mask
-    made = sdpa(query, key, value, mask=mask, causal=is_causal, scale=scale)
-    return made.squeeze(1) if without_heads else made
+    attention = sdpa(query, key, value, mask=mask, causal=is_causal, scale=scale)
+    return attention.squeeze(1) if without_heads else attention
 
 
 SAME_NUMBERS = (aten.view.default, aten.expand.default, aten.unsqueeze.default, aten.triu.default)

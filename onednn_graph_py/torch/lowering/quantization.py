@@ -74,7 +74,7 @@ def _int8_linear(
     scale = at.known(at.node.args[2])
     if scale is None:
         raise NotLowered("the scales change between calls")
-    made = linear(
+    result = linear(
         x,
         at.constant(1),
         bias,
@@ -82,7 +82,7 @@ def _int8_linear(
         scales=scale.float().reshape(-1).numpy(),
         activations="int8",
     )
-    return at.cast(made, at.dtype)
+    return at.cast(result, at.dtype)
 
 
 def int4_linear(

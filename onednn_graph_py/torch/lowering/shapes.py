@@ -33,11 +33,11 @@ def _unsqueeze(at: Lowering, x: Value, dim: int) -> Value:
 def _squeeze(at: Lowering, x: Value, dim: Any = None) -> Value:
     if x.ndim == 0:
         return x
-    given = range(x.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
+    dims = range(x.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
     shape = x.shape or ()
-    if any(shape[d] == -1 for d in given):
+    if any(shape[d] == -1 for d in dims):
         raise NotLowered("whether a dim is 1 is unknown")
-    return x.squeeze([d for d in given if shape[d] == 1])
+    return x.squeeze([d for d in dims if shape[d] == 1])
 
 
 @lowers(aten.permute.default)
@@ -91,15 +91,15 @@ def _select(at: Lowering, x: Value, dim: int, index: Any) -> Value:
 
 @lowers(aten.split.Tensor, aten.split_with_sizes.default)
 def _split(at: Lowering, x: Value, sizes: Any, dim: int) -> Sequence[Value]:
-    made, begin = [], 0
+    parts, begin = [], 0
     for part in at.node.meta["val"]:
         size = dims_of(part)[dim]
         if size == -1:
             raise NotLowered("the size of a part is unknown")
         index = (*(slice(None),) * (dim % x.ndim), slice(begin, begin + size))
-        made.append(x[index])
+        parts.append(x[index])
         begin += size
-    return made
+    return parts
 
 
 @lowers(aten.unbind.int)
@@ -144,9 +144,9 @@ def _index_copied(
 ) -> npt.NDArray[Any]:
     if index.size and index.min() < 0:
         raise IndexError(f"index_copy: indices must not be negative, got {index.min()}")
-    made = x.copy()
-    made[(slice(None),) * dim + (np.atleast_1d(index),)] = source
-    return made
+    result = x.copy()
+    result[(slice(None),) * dim + (np.atleast_1d(index),)] = source
+    return result
 
 
 @lowers(aten.index_copy.default)
@@ -157,8 +157,8 @@ def _index_copy(at: Lowering, x: Value, dim: int, index: Any, source: Value) -> 
     known = at.known(at.node.args[2])
     given = index if known is None else known.numpy()
     step = partial(_index_copied, dim % x.ndim)
-    made: Value = at.b.call(step, x, given, source, outputs=[(x.shape or (), x.dtype)])
-    return made
+    result: Value = at.b.call(step, x, given, source, outputs=[(x.shape or (), x.dtype)])
+    return result
 
 
 @lowers(operator.getitem)

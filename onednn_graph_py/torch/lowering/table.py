@@ -125,8 +125,8 @@ class Lowering(Place):
     @property
     def result(self) -> torch.Tensor:
         """The result, or the first of them, as a tensor without data."""
-        made = self.node.meta["val"]
-        tensor: torch.Tensor = made[0] if isinstance(made, (tuple, list)) else made
+        value = self.node.meta["val"]
+        tensor: torch.Tensor = value[0] if isinstance(value, (tuple, list)) else value
         return tensor
 
     @property
