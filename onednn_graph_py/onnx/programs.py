@@ -286,9 +286,8 @@ class Tail:
             section, found, self.first, later.__contains__, programs.options
         )
         self.island, self._inputs, self._outputs = made
-        every = {v for n in self.first for v in read_by(n) if v in there}
-        if all(there[v].fixed is None for v in every - section.known.keys()):  # for all sizes
-            programs.tails[key] = made
+        if all(there[v].fixed is None for v in (read & there.keys()) - section.known.keys()):
+            programs.tails[key] = made  # for all sizes
         self.rest: Programs | None = None
         self._after_fork()
         renew_in_forks(self)
