@@ -134,8 +134,10 @@ def _count(content: bytes) -> None:
             at = found.end()
             numbers -= at - begin
         if numbers < 0:
-            most = f"{MOST_NUMBERS >> 20} MiB; if you trust it, give what onnx.load returns"
-            raise GraphFormatError(f"its lists of numbers take more than {most}")
+            raise GraphFormatError(
+                f"its lists of numbers take more than {MOST_NUMBERS >> 20} MiB; if you trust it, "
+                "give what onnx.load returns"
+            )
         if at > end:
             raise IndexError
 

@@ -233,7 +233,7 @@ def test_wrong_arguments():
     cache.attend(q, q, q)
     with pytest.raises(og.InvalidArgumentsError, match="it has 1 layers, and each has"):
         cache.attend(q, q, q)
-    with pytest.raises(og.InvalidArgumentsError, match="capacity must be a whole number, at least 1, got 0"):
+    with pytest.raises(og.InvalidArgumentsError, match="capacity must be a whole number"):
         cache.allocate(0)
 
 

@@ -22,8 +22,8 @@ PACKAGE = "onednn_graph_py"
 FACE = "__init__"
 
 LAYERS = {
-    "base": "errors _enums loading linked text arguments dtypes _dpctl ocl_interop sycl_interop processes"
-            " refusals",
+    "base": "errors _enums loading linked text arguments dtypes _dpctl ocl_interop sycl_interop"
+            " processes refusals",
     "ops": "",
     "machine": "hardware",
     "safety": "",

@@ -471,7 +471,7 @@ def test_running_known_defects_lifts_no_other_guard():
     b.output(x.convolution(noise(3, 3, 16, 8), **pads))
     model = b.compile(known_defects="run")  # in one graph the search for fusions crashes
     assert len(model.steps()) == 2
-    with pytest.raises(og.InvalidArgumentsError, match="known_defects must be one of 'avoid', 'run'"):
+    with pytest.raises(og.InvalidArgumentsError, match="known_defects must be one of"):
         b.compile(known_defects="wrong")
 
 

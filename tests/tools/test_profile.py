@@ -203,7 +203,7 @@ def test_no_more_calls_are_kept_than_allowed():
 
 @pytest.mark.parametrize("max_calls", [0, -1, True])
 def test_a_wrong_number_of_calls_is_an_error(max_calls):
-    with pytest.raises(og.InvalidArgumentsError, match="max_calls must be a whole number, at least 1"):
+    with pytest.raises(og.InvalidArgumentsError, match="max_calls must be a whole number"):
         og.profile(max_calls=max_calls)
 
 
