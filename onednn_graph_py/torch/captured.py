@@ -237,7 +237,7 @@ class Captured:
                     return entry.program
             if self._unused >= MOST_UNUSED:
                 self._thaw(
-                    [self.static[i] for i in self._changed],
+                    self._changed,
                     f"weights changed before {self._unused} calls in a row",
                 )
                 weights = self._weights(args)
@@ -247,9 +247,9 @@ class Captured:
             program = entry.program = self._made(dict(zip(nodes, weights, strict=True)))
             self.programs[ids] = entry
             self._relieve(ids)
-            for number, weight in zip(ids, weights, strict=True):
+            for i, number, weight in zip(self.static, ids, weights, strict=True):
                 if number not in self._watched:
-                    self._watched[number] = weakref.ref(weight, self._forget(number))
+                    self._watched[number] = weakref.ref(weight, self._forget(number, i))
             return program
 
     def _follows(self, entry: _Entry, weights: Sequence[torch.Tensor]) -> bool:
@@ -285,7 +285,7 @@ class Captured:
             self._unused, self._changed = 0, set()
         elif entry is not None:
             self._unused += 1
-            self._changed.update(changed)
+            self._changed.update(self.static[i] for i in changed)
 
     def _thaw(self, inputs: Collection[int], why: str) -> None:
         """Make these weights inputs of each call, from now on."""
@@ -323,16 +323,18 @@ class Captured:
             )
         return program
 
-    def _forget(self, number: int) -> Any:
-        """Return what to do when a weight dies: its id may be that of another one."""
+    def _forget(self, number: int, i: int) -> Any:
+        """Return what to do when the weight of input `i` dies: its id may be another's then."""
         this = weakref.ref(self)
 
         def forget(_: Any) -> None:
             captured = this()
             if captured is not None:
                 captured._watched.pop(number, None)
-                for ids in [i for i in list(captured.programs) if number in i]:
-                    captured._drop(ids, [i for i, n in enumerate(ids) if n == number])
+                for ids in [p for p in list(captured.programs) if number in p]:
+                    captured._drop(ids, ())
+                if captured._unused:
+                    captured._changed.add(i)  # others may have died before
 
         return forget
 

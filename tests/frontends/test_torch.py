@@ -383,6 +383,20 @@ def test_weights_that_are_replaced_at_each_call_become_inputs():
             close(run(x), module(x))
 
 
+def test_weights_that_are_all_replaced_become_inputs_at_once():
+    module, run, x = small()
+    with torch.no_grad(), pytest.warns(front.FallbackWarning) as told:
+        for _ in range(6):
+            weights = {name: w + torch.randn_like(w) for name, w in module.state_dict().items()}
+            module.load_state_dict(weights, assign=True)
+            close(run(x), module(x), 10)
+    assert len(told) == 1
+    from onednn_graph_py.torch.captured import CAPTURED
+
+    (graph,) = CAPTURED
+    assert graph.static == () and len(graph.programs) == 1
+
+
 def test_weights_that_change_now_and_then_stay_constants():
     module, run, x = small()
     with torch.no_grad():
