@@ -30,7 +30,7 @@ from ..model.building.array_functions import TABLE
 from ..model.building.builder import GraphBuilder
 from ..model.building.constant_arrays import mapped, unpacked
 from ..model.building.foreign import CallNode, HostNode, ViewNode
-from ..model.building.host_functions import Extent, HostFunction, Size, Slot
+from ..model.building.host_functions import Extent, HostFunction, Size, Slot, is_ufunc
 from ..model.building.value import Node, Value
 from ..model.planning.pace import Paces, paces_of, remember, rows_of
 from ..model.running.model import CompiledGraph, restored
@@ -49,7 +49,8 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     **{name: getattr(operator, name) for name in ("add", "sub", "mul", "floordiv", "mod", "neg")},
     **{f.__name__: f for f in (operator.truediv, operator.pow, int, max, min, math.ceil)},
 }
-_FUNCTIONS = {row.name for row in TABLE.values()} | {"getitem", "astype", "reshape"}
+_PLAIN = {"arange", "astype", "broadcast_arrays", "copy", "getitem", "reshape"}
+_FUNCTIONS = _PLAIN | {row.name for row in TABLE.values()}  # and all ufuncs
 
 
 def save(model: CompiledGraph, path: str | os.PathLike[str]) -> None:
@@ -374,7 +375,7 @@ def _function(what: str, op: str, args: Any, kwargs: Any, read: Any, outputs: An
     if what != "call":
         calls = import_module(f"{_PACKAGE}.frontends.host_calls")
         table, kind = calls.HOST, calls.HostCall
-    if op not in table:
+    if op not in table and (what != "call" or not is_ufunc(op)):
         raise ValueError(f"it calls {op!r}, which is none of the functions that models call")
     results = tuple((tuple(dims), dtype) for dims, dtype in outputs)
     return kind(op, tuple(decoded(args)), decoded(kwargs), tuple(read), results)

@@ -50,6 +50,17 @@ def host_steps(b):
     return np.sort(np.tanh(x), axis=0) @ noise(6, 3) + np.cumsum(x, axis=-1)[:, :3]
 
 
+def ufuncs(b):
+    x = b.input((-1, 6), name="x")
+    high = np.where(np.logical_and(x > 0, ~np.isnan(x)), x, x[:, :1])
+    return np.add.accumulate(np.hypot(high, 1), axis=1) @ noise(6, 3)
+
+
+def chosen_with_copies(b):
+    x = b.input((4, 6), name="x").astype("s32")
+    return np.where(x[:, :1] > 0, x[:1], x[:, :1]).astype("f32").flatten() * 2
+
+
 def bf16_convolution(b):
     x = b.input((2, 3, 9, 11), "bf16", name="x")
     weights = b.constant(noise(5, 3, 3, 2), "bf16")
@@ -57,7 +68,18 @@ def bf16_convolution(b):
     return x.convolution(weights, **options, data_format="NCX", weights_format="OIX").relu()
 
 
-GRAPHS = {f.__name__: f for f in (perceptron, int8_product, views, host_steps, bf16_convolution)}
+GRAPHS = {
+    f.__name__: f
+    for f in (
+        perceptron,
+        int8_product,
+        views,
+        host_steps,
+        ufuncs,
+        chosen_with_copies,
+        bf16_convolution,
+    )
+}
 
 
 def model_of(make, **options):
