@@ -134,10 +134,8 @@ def _count(content: bytes) -> None:
             at = found.end()
             numbers -= at - begin
         if numbers < 0:
-            raise GraphFormatError(
-                f"its lists of numbers take more than {MOST_NUMBERS >> 20} MiB; if you trust it, "
-                "give what onnx.load returns"
-            )
+            limit = f"{MOST_NUMBERS >> 20} MiB; if you trust it, load(onnx.load(path))"
+            raise GraphFormatError(f"its lists of numbers take more than {limit}")
         if at > end:
             raise IndexError
 
