@@ -559,7 +559,7 @@ def test_a_defect_that_no_row_knows_is_found(monkeypatch, tmp_path):
     assert [s.ops for s in model.steps()] == [("MatMul",), ("Add",)]
     assert model.verify()
     monkeypatch.setattr(
-        "onednn_graph_py.base.processes.forks.Process", lambda *_, **__: pytest.fail("started")
+        "onednn_graph_py.base.processes.isolation.Process", lambda *_, **__: pytest.fail("started")
     )
     with pytest.warns(RuntimeWarning, match="elements are wrong"):
         b.compile(check="verify", slow_fusions="run")

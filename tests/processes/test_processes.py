@@ -22,8 +22,8 @@ from onednn_graph_py.base.processes import (
     calling,
     ending,
     failure,
-    forks,
     import_path,
+    isolation,
     quiet,
 )
 
@@ -180,8 +180,8 @@ def test_no_process_to_fork_from_is_told(monkeypatch):
 
 def test_a_process_that_does_not_start_in_time_is_killed(monkeypatch):
     hanging = ("-c", "import time; time.sleep(600)")
-    monkeypatch.setattr(forks, "STARTUP", 0.2)
-    monkeypatch.setattr(forks, "calling", lambda module: hanging)
+    monkeypatch.setattr(isolation, "STARTUP", 0.2)
+    monkeypatch.setattr(isolation, "calling", lambda module: hanging)
     with Isolated() as process:
         how, why = process.call(processes_called.large, timeout=60)
         assert (how, why) == ("raised", "the process did not start: it took longer than 0.2 s")

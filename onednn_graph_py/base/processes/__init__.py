@@ -1,7 +1,7 @@
 """Helper processes: they may crash or hang without harm to their caller."""
 
-from .forks import MODELS, Answer, Isolated, failure, printed
 from .import_path import import_path
+from .isolation import MODELS, Answer, Isolated, failure, printed
 from .messages import serve
 from .process import (
     STARTUP,

@@ -18,7 +18,7 @@ from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 
-from .forks import Answer
+from .isolation import Answer
 from .messages import die_with_parent, serve
 
 
