@@ -90,16 +90,22 @@ print(json.dumps([len(measured), told(model)]))
 """
 
 
+def saved_for_two_sizes(model, faster, folder):
+    """Save a model, and inputs of two sizes for which it is compiled; return their results."""
+    inputs = [rows(7), rows(3)]
+    for x in inputs:
+        known(model, len(x), faster)
+    results = [a for x in inputs for a in listed(model(x))]
+    model.save(folder / "m.og")
+    np.savez(folder / "x.npz", *inputs)
+    return results
+
+
 @pytest.mark.parametrize("faster", [HERE, THERE, None], ids=["here", "there", "undecided"])
 @pytest.mark.parametrize("name", BODIES)
 def test_another_process_computes_the_same_bits_and_measures_nothing(name, faster, tmp_path):
     model = front.load(model_of(name))
-    inputs = [rows(7), rows(3)]
-    for x in inputs:
-        known(model, len(x), faster)
-    wanted = [a for x in inputs for a in listed(model(x))]
-    model.save(tmp_path / "m.og")
-    np.savez(tmp_path / "x.npz", *inputs)
+    wanted = saved_for_two_sizes(model, faster, tmp_path)
     output = subprocess.run(
         [sys.executable, "-W", "error", "-c", CHILD],
         cwd=tmp_path,
@@ -144,12 +150,7 @@ print(*sorted({"onnx", "onnx_ir", "onnxruntime"} & sys.modules.keys()))
 )
 def test_sizes_of_a_file_need_no_more_than_their_islands(name, faster, needs, tmp_path):
     model = front.load(model_of(name), fallback="onnxruntime" if needs else "auto")
-    inputs = [rows(7), rows(3)]
-    for x in inputs:
-        known(model, len(x), faster)
-    wanted = [a for x in inputs for a in listed(model(x))]
-    model.save(tmp_path / "m.og")
-    np.savez(tmp_path / "x.npz", *inputs)
+    wanted = saved_for_two_sizes(model, faster, tmp_path)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", ALONE],
         cwd=tmp_path,

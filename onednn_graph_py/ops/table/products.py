@@ -49,6 +49,11 @@ _OUTPUT_PADDING = Attribute(
 _WEIGHTS_SHAPE = Attribute("weights_shape", "s64[]", "shape of the output")
 
 _BACKWARD_TYPES = {"T1": FLOATS, "T2": ("s32",)}
+_FOR_WEIGHTS = (
+    Port("src", "T1"),
+    Port("diff_dst", "T1"),
+    Port("weights_shape", "T2", optional=True),
+)
 
 _TRANSPOSED_NOTES = (
     AUTO_PAD_SPELLING,
@@ -136,11 +141,7 @@ ROWS = (
     OpSchema(
         "ConvolutionBackwardWeights",
         "The gradient of Convolution with respect to the weights.",
-        inputs=(
-            Port("src", "T1"),
-            Port("diff_dst", "T1"),
-            Port("weights_shape", "T2", optional=True),
-        ),
+        inputs=_FOR_WEIGHTS,
         outputs=(Port("diff_weights", "T1"),),
         types=_BACKWARD_TYPES,
         infer=shapes.convolution_backward_weights,
@@ -180,11 +181,7 @@ ROWS = (
     OpSchema(
         "ConvTransposeBackwardWeights",
         "The gradient of ConvTranspose with respect to the weights.",
-        inputs=(
-            Port("src", "T1"),
-            Port("diff_dst", "T1"),
-            Port("weights_shape", "T2", optional=True),
-        ),
+        inputs=_FOR_WEIGHTS,
         outputs=(Port("diff_weights", "T1"),),
         types=_BACKWARD_TYPES,
         infer=shapes.convolution_backward_weights,
