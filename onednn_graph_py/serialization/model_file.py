@@ -375,7 +375,7 @@ def _function(what: str, op: str, args: Any, kwargs: Any, read: Any, outputs: An
     if what != "call":
         calls = import_module(f"{_PACKAGE}.frontends.host_calls")
         table, kind = calls.HOST, calls.HostCall
-    if op not in table and (what != "call" or not is_ufunc(op)):
+    if op not in table and (what != "call" or "__" in op or not is_ufunc(op)):
         raise ValueError(f"it calls {op!r}, which is none of the functions that models call")
     results = tuple((tuple(dims), dtype) for dims, dtype in outputs)
     return kind(op, tuple(decoded(args)), decoded(kwargs), tuple(read), results)

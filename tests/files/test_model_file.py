@@ -47,7 +47,8 @@ def views(b):
 
 def host_steps(b):
     x = b.input((-1, 6), name="x")
-    return np.sort(np.tanh(x), axis=0) @ noise(6, 3) + np.cumsum(x, axis=-1)[:, :3]
+    sums = np.logaddexp.accumulate(np.floor(np.cumsum(x, axis=-1)), axis=1)
+    return np.sort(np.tanh(x), axis=0) @ noise(6, 3) + sums[:, :3]
 
 
 def ufuncs(b):
@@ -311,7 +312,7 @@ def test_a_file_calls_no_function_but_those_of_the_table(tmp_path):
     file = tmp_path / "m.og"
     model_of(host_steps).save(file)
     assert b'"sort"' in file.read_bytes()
-    for name in ("fromfile", "lib.format.open_memmap", "load"):
+    for name in ("fromfile", "lib.format.open_memmap", "load", "add.__reduce__", "add.__class__"):
 
         def call(header, name=name):
             (node,) = (n for n in header["graph"]["nodes"] if n[4] == "call" and n[5][0] == "sort")

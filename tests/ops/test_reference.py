@@ -92,7 +92,7 @@ def test_integers_keep_all_their_digits():
 
 
 def test_round_to_refuses_what_is_no_data_type():
-    with pytest.raises(og.InvalidArgumentsError, match=r"dtype must be one of f32, .* got 'f64'"):
+    with pytest.raises(og.InvalidArgumentsError, match=r"dtype must be one of 'f32', .* got 'f64'"):
         round_to([1.0], "f64")
 
 
