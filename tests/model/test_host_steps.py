@@ -386,6 +386,8 @@ def test_bfloat16_rounds_as_numpy_does():
         ({"outputs": 3}, TypeError, "pairs of shape and data type"),
         ({"outputs": ["f32"]}, TypeError, "pairs of shape and data type"),
         ({"outputs": lambda s: 3}, og.InvalidShapeError, "pairs of shape and data type"),
+        ({"outputs": lambda s: [((s[1],), "f32")]}, og.InvalidShapeError, "index out of range"),
+        ({"outputs": lambda s: [((8 // 0,), "f32")]}, og.InvalidShapeError, "by zero"),
         ({"values": ["text"]}, og.InvalidDataTypeError, "str|<U4"),
     ],
 )
@@ -396,6 +398,16 @@ def test_wrong_arguments(arguments, error, match):
     with pytest.raises(error, match=match):
         b.call(given["function"], *given["values"], outputs=given["outputs"], name="it")
     assert not b.nodes and not b.constants
+
+
+def test_outputs_whose_number_depends_on_sizes_are_refused():
+    b = og.GraphBuilder()
+    x = b.input((-1,), name="x")
+    b.output(b.call(doubled, x, outputs=lambda s: [(s, "f32")] * (2 if s[0] > 3 else 1), name="it"))
+    model = b.compile()
+    np.testing.assert_array_equal(model(np.ones(3, np.float32)), np.full(3, 2))
+    with pytest.raises(og.InvalidShapeError, match="'it'.*for inputs of 4: zip"):
+        model(np.ones(4, np.float32))
 
 
 def test_ambiguous_unknown_dims():

@@ -211,7 +211,7 @@ class CallNode(HostNode):
         try:
             made = [TensorSpec(tuple(s), dtype) for s, dtype in self.declared(*shapes)]
             return tuple(s for s, _ in zip(made, self.outputs or made, strict=True))
-        except (TypeError, ValueError) as e:
+        except (ArithmeticError, LookupError, TypeError, ValueError) as e:
             raise InvalidShapeError(
                 f"host step {self.label}: outputs must give pairs of shape and data type for "
                 f"inputs of {', '.join(map(shape_text, shapes))}: {e}"
