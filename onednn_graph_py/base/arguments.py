@@ -1,5 +1,6 @@
 """Checks of arguments, and `Options`, a dataclass that is checked."""
 
+import contextlib
 import operator
 from collections.abc import Iterable
 from types import NoneType
@@ -28,11 +29,9 @@ def need_whole(what: str, given: Any, least: int = 1) -> int:
 
 def need_integers(what: str, given: Iterable[Any]) -> tuple[int, ...]:
     """Return integers, such as a shape, or raise TypeError."""
-    try:
+    with contextlib.suppress(TypeError):
         if not isinstance(given, (str, bytes)):
             return tuple(map(operator.index, given))
-    except TypeError:
-        pass
     raise TypeError(f"{what} must be a sequence of ints, got {given!r}")
 
 

@@ -142,8 +142,7 @@ def replay(
     result : Result
         Its result. Results come when cases end, not in the order of the cases.
     """
-    for case in cases:
-        need_instance("replay: a case", case, Case)
+    cases = [need_instance("replay: a case", case, Case) for case in cases]
     cores = len(os.sched_getaffinity(0))
     jobs = max(1, min(jobs, len(cases)))
     options = replace(
