@@ -177,8 +177,9 @@ def _cubic(part: Array) -> list[Array]:
 
 
 _ALIKE = """
-abs arange bitwise_and bitwise_not bitwise_or cos exp flip full full_like isnan log logical_and
-logical_not logical_or maximum minimum ones ones_like remainder sin tril triu where zeros zeros_like
+abs arange bitwise_and bitwise_not bitwise_or ceil cos exp flip floor full full_like isnan log
+logical_and logical_not logical_or maximum minimum ones ones_like remainder sin tril triu where
+zeros zeros_like
 """
 
 FOURIER = "fft ifft rfft irfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn"
@@ -191,6 +192,7 @@ HOST: dict[str, Callable[..., Any]] = {
     "sub": lambda x, y, alpha=1: x - y * alpha,
     "mul": np.multiply,
     "neg": np.negative,
+    "sign": lambda x: np.subtract(x > 0, x < 0, dtype=x.dtype),  # 0 for NaN
     "pow": np.power,
     "repeat": np.tile,
     "eq": np.equal,
