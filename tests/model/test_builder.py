@@ -369,7 +369,7 @@ def test_what_no_operator_takes_is_a_type_error(use):
 
 def test_an_array_is_not_changed_by_an_operator_in_place():
     a, b = X.copy(), og.GraphBuilder()
-    with pytest.raises(TypeError, match="an array can't be written to before a model runs"):
+    with pytest.raises(TypeError, match="only one value can be written to, and no array"):
         a += b.input((2, 3))
     np.testing.assert_array_equal(a, X)
 
