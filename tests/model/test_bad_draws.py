@@ -45,7 +45,10 @@ class Use:
 @functools.cache
 def drawn() -> list[Use]:
     nodes = [FAMILIES["ops"](seed).builder.nodes[-1] for seed in range(DRAWS)]
-    sides = [[[(v.shape or (), v.dtype) for v in s] for s in (n.inputs, n.outputs)] for n in nodes]
+    sides = [
+        [[(tuple(map(int, v.shape or ())), v.dtype) for v in s] for s in (n.inputs, n.outputs)]
+        for n in nodes
+    ]
     return [Use(n.kind, *s, dict(n.attrs)) for n, s in zip(nodes, sides, strict=True)]
 
 

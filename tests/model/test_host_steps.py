@@ -406,7 +406,7 @@ def test_outputs_whose_number_depends_on_sizes_are_refused():
     b.output(b.call(doubled, x, outputs=lambda s: [(s, "f32")] * (2 if s[0] > 3 else 1), name="it"))
     model = b.compile()
     np.testing.assert_array_equal(model(np.ones(3, np.float32)), np.full(3, 2))
-    with pytest.raises(og.InvalidShapeError, match="'it'.*for inputs of 4: zip"):
+    with pytest.raises(og.InvalidShapeError, match=r"'it'.*for inputs of 4: zip"):
         model(np.ones(4, np.float32))
 
 

@@ -541,6 +541,32 @@ def test_operands_without_dims_and_parts_without_elements():
     same(lambda x: np.split(x[:, :0], 3, axis=-1) + np.split(x, 5), B)
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: x.sum(0) / x.shape[0],
+        lambda x: x / x.size,
+        lambda x: np.hypot(x, x.shape[0]),
+        lambda x: x.astype(np.int32) * x.shape[0],
+        lambda x: x.reshape(x.shape[0] * x.shape[1], -1),
+        lambda x: x[: x.shape[0] // 2],
+        lambda x: x * (1 / x.shape[0]),
+        lambda x: x - -x.shape[0],
+    ],
+)
+def test_no_number_is_computed_of_an_unknown_dim(use):
+    with pytest.raises(og.InvalidShapeError, match="test_numpy.py:.* a dim is unknown"):
+        og.trace(use, ((-1, 4, 6), "f32"))
+
+
+def test_an_unknown_dim_stays_one_where_sizes_are_taken():
+    b = og.trace(lambda x: x.reshape(x.shape[0], -1) * x.shape[1], ((-1, 4, 6), "f32"))
+    for rows in (3, 5):
+        array = RNG.uniform(-1, 1, (rows, 4, 6)).astype(np.float32)
+        np.testing.assert_array_equal(b.compile()(array), array.reshape(rows, -1) * 4)
+    assert pickle.loads(pickle.dumps(b)).inputs[0].shape == (-1, 4, 6)
+
+
 def test_values_of_two_builders_are_refused():
     x, y = og.GraphBuilder(), og.GraphBuilder()
     with pytest.raises(og.InvalidArgumentsError, match="belongs to another GraphBuilder"):

@@ -22,7 +22,7 @@ from ...ops.lookup import with_trait
 from .einsum import einsum
 from .host_functions import FLOATS, function_of, host_step, is_ufunc, leaves
 from .operands import cast, combined, in_type, is_number, result_type, selected, type_of
-from .value import Value, caller
+from .value import UnknownDim, Value, caller
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ def called(name: str, *args: Any, **kwargs: Any) -> Any:
     for part in parts:
         if isinstance(part, np.ndarray) and type(part) not in (np.ndarray, np.memmap):
             raise TypeError(f"np.{name} at {caller()}: {type(part).__name__} can't be traced")
+    if is_ufunc(row.name) and any(isinstance(part, UnknownDim) for part in parts):
+        raise InvalidShapeError(f"np.{name} at {caller()}: a dim is unknown")
     target, *others = out if isinstance(out, tuple) else (out,)
     if others or not isinstance(target, (Value, type(None))):
         raise TypeError(f"np.{name} at {caller()}: only one value can be written to, and no array")
@@ -341,10 +343,6 @@ def _stack(arrays: Any, axis: int = 0) -> Any:
     return called("concatenate", [called("expand_dims", a, axis) for a in arrays], axis)
 
 
-def _vstack(arrays: Any) -> Any:
-    return called("concatenate", [_of_dims(a, 2) for a in arrays], 0)
-
-
 def _hstack(arrays: Any) -> Any:
     rows = [_of_dims(a, 1) for a in arrays]
     return called("concatenate", rows, min(np.ndim(rows[0]) - 1, 1))
@@ -469,7 +467,7 @@ _ROWS: list[tuple[str, str, Callable[..., Any]]] = [
     ("a view", "broadcast_to", lambda x, shape: x.expand(shape if np.iterable(shape) else [shape])),
     ("Concat", "concatenate concat", _concatenate),
     ("Concat", "hstack", _hstack),
-    ("Concat", "vstack", _vstack),
+    ("Concat", "vstack", lambda x: called("concatenate", [_of_dims(a, 2) for a in x], 0)),
     ("Concat of views", "stack", _stack),
     ("views", "split", lambda x, sections, axis=0: list(x.split(sections, axis))),
     ("views", "unstack", lambda x, axis=0: tuple(_reordered("moveaxis", x, axis, 0))),

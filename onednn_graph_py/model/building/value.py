@@ -74,6 +74,25 @@ def _cell_of(get_ipython: Any, file: str) -> str:
     return file if kind_and_label is None else str(kind_and_label[1])
 
 
+class UnknownDim(int):
+    """-1, an unknown dim, of which the functions of callers can compute no number."""
+
+
+def _arithmetic(name: str) -> Any:
+    def computed(dim: UnknownDim, *operands: Any) -> Any:
+        if sys._getframe(1).f_code.co_filename.startswith(_INSIDE):
+            return getattr(int, name)(dim, *operands)
+        raise InvalidShapeError(f"at {caller()}: a dim is unknown")
+
+    return computed
+
+
+_OPERATORS = "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod neg"
+for _name in _OPERATORS.split():
+    setattr(UnknownDim, f"__{_name}__", _arithmetic(f"__{_name}__"))
+_UNKNOWN = UnknownDim(-1)
+
+
 def is_whole(shape: Sequence[int]) -> bool:
     """Return whether all dims are known."""
     return all(d >= 0 for d in shape)
@@ -196,7 +215,7 @@ class Value(ArrayMethods, ValueMethods):
         self, builder: BuilderMethods, shape: tuple[int, ...] | None, dtype: str, name: str = ""
     ) -> None:
         super().__init__(builder)
-        self.shape = shape
+        self.shape = shape and tuple([_UNKNOWN if d == -1 else d for d in shape])
         self.dtype = DataType(dtype)
         self.name = name
         self.id = new_id()
@@ -274,7 +293,7 @@ class Value(ArrayMethods, ValueMethods):
     @property
     def size(self) -> int:
         """The number of elements; -1 if a dim is unknown."""
-        return math.prod(self.shape or ()) if is_whole(self.shape or ()) else -1
+        return math.prod(self.shape or ()) if is_whole(self.shape or ()) else _UNKNOWN
 
     @property
     def device(self) -> str:
