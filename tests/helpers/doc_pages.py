@@ -115,16 +115,17 @@ class LeftOut:
         found = lacking(block)
         if block.language != "python":
             return found
-        tree = [n for n in ast.walk(ast.parse(block.text)) if isinstance(n, ast.Name | ast.alias)]
+        nodes = list(ast.walk(ast.parse(block.text)))
+        named = [n for n in nodes if isinstance(n, ast.Name)]
+        imported = {n.asname or n.name for n in nodes if isinstance(n, ast.alias)}
         if found is None:
-            read = [n.id for n in tree if isinstance(n, ast.Name)]
+            read = [n.id for n in named if n.id not in imported]
             found = next((self._names[name] for name in read if name in self._names), None)
-        if found is not None:
-            for node in tree:
-                if isinstance(node, ast.alias):
-                    self._names[node.asname or node.name] = found
-                elif isinstance(node.ctx, ast.Store):
-                    self._names[node.id] = found
+        for name in imported | {n.id for n in named if isinstance(n.ctx, ast.Store)}:
+            if found is not None:
+                self._names[name] = found
+            else:
+                self._names.pop(name, None)
         return found
 
 

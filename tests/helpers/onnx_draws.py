@@ -540,7 +540,9 @@ def _resize(g: Graph) -> bool:
     if pick.random() < 0.5:
         sizes = [*shape[:2], *(pick.randint(1, 2 * d) for d in shape[2:])]
         return g.add("Resize", [x, none, none, g.ints(*sizes)], **attrs)
-    scales = [1, 1, *(pick.choice((0.5, 1, 1.5, 2, 1.3)) for _ in shape[2:])]
+    # If no size changes, onnxruntime returns its input, and ONNX says to interpolate by the scales.
+    factors = [[s for s in (0.5, 1, 1.5, 2, 1.3) if s == 1 or int(d * s) != d] for d in shape[2:]]
+    scales = [1, 1, *map(pick.choice, factors)]
     return g.add("Resize", [x, none, g.leaf(np.array(scales, np.float32))], **attrs)
 
 
