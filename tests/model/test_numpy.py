@@ -525,6 +525,11 @@ def test_comparisons_with_nan_are_false():
     same(lambda x: np.nan_to_num(np.where(x >= 0, x, 3)), x)
 
 
+def test_integers_of_32_bits_compare_in_onednn_where_it_has_the_kernel():
+    whole = np.arange(12, dtype=np.int32).reshape(3, 4)
+    same(lambda x: [x >= 5, x >= x[::-1], np.greater_equal(7, x)], whole)
+
+
 def test_scalars_of_integers_have_a_type_of_their_own_next_to_integers():
     small, flags = np.arange(6, dtype=np.uint8).reshape(2, 3), np.array([True, False, True])
     same(

@@ -349,9 +349,8 @@ def _hstack(arrays: Any) -> Any:
 
 
 def _of_dims(x: Any, least: int) -> Any:
-    """Return an operand with dims of 1 in front."""
-    missing = least - np.ndim(x)
-    return called("expand_dims", x, tuple(range(missing))) if missing > 0 else x
+    """Return an operand of so many dims at least, with dims of 1 in front."""
+    return called("expand_dims", x, tuple(range(least - np.ndim(x)))) if np.ndim(x) < least else x
 
 
 # -- what a shape says
@@ -392,6 +391,7 @@ _ROWS: list[tuple[str, str, Callable[..., Any]]] = [
             "Abs": "absolute abs fabs",
             "Add": "add",
             "Exp": "exp",
+            "GreaterEqual": "greater_equal",
             "Log": "log",
             "MatMul": "matmul linalg.matmul",
             "Maximum": "maximum",

@@ -101,7 +101,7 @@ def combined(kind: str, *arguments: Any) -> Value | None:
     """Add an op of operands, cast if needed; None if it does not compute in NumPy's data type."""
     dtype = result_type(*arguments)
     values = [v for v in arguments if isinstance(v, Value)]
-    if dtype not in FLOATS and dtype != "s32":
+    if dtype not in (("s32",) if kind == "GreaterEqual" else (*FLOATS, "s32")):  # NaN >= 0 is true
         return None
     operands = [
         v if isinstance(v, Value) or is_number(v) else np.asarray(v).astype(array_dtype(dtype))
