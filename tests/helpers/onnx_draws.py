@@ -705,7 +705,8 @@ def _expected(
             moved[i] = max(moved[i], float(apart.max(initial=0.0)))
     sizes = [float(np.abs(a.astype(float)).max(initial=0.0)) for a in expected]
     return expected, [
-        16 * far + (size * ROUNDING + 1e-6 if a.dtype.kind == "f" else 0.0)
+        16 * far
+        + (size * max(ROUNDING, np.finfo(a.dtype).eps) + 1e-6 if a.dtype.kind == "f" else 0.0)
         for far, size, a in zip(moved, sizes, expected, strict=True)
     ]
 
