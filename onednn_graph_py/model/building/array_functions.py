@@ -59,13 +59,12 @@ def called(name: str, *args: Any, **kwargs: Any) -> Any:
     for part in parts:
         if isinstance(part, np.ndarray) and type(part) not in (np.ndarray, np.memmap):
             raise TypeError(f"np.{name} at {caller()}: {type(part).__name__} can't be traced")
-    if is_ufunc(row.name) and any(isinstance(part, UnknownDim) for part in parts):
+    if any(isinstance(part, UnknownDim) for part in parts) and is_ufunc(row.name):
         raise InvalidShapeError(f"np.{name} at {caller()}: a dim is unknown")
     target, *others = out if isinstance(out, tuple) else (out,)
     if others or not isinstance(target, (Value, type(None))):
         raise TypeError(f"np.{name} at {caller()}: only one value can be written to, and no array")
-    chooses = target is not None and isinstance(function_of(name), np.ufunc)
-    where = kwargs.pop("where", True) if chooses else True
+    where = kwargs.pop("where", True) if target is not None and is_ufunc(name) else True
     try:
         result = None if row.ops is None else _written(row.ops, args, kwargs)
         result = host_step(row.name, args, kwargs) if result is None else result

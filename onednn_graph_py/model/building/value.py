@@ -90,7 +90,6 @@ def _arithmetic(name: str) -> Any:
 _OPERATORS = "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod neg"
 for _name in _OPERATORS.split():
     setattr(UnknownDim, f"__{_name}__", _arithmetic(f"__{_name}__"))
-_UNKNOWN = UnknownDim(-1)
 
 
 def is_whole(shape: Sequence[int]) -> bool:
@@ -215,7 +214,9 @@ class Value(ArrayMethods, ValueMethods):
         self, builder: BuilderMethods, shape: tuple[int, ...] | None, dtype: str, name: str = ""
     ) -> None:
         super().__init__(builder)
-        self.shape = shape and tuple([_UNKNOWN if d == -1 else d for d in shape])
+        if shape is not None and -1 in shape:
+            shape = tuple(UnknownDim(d) if d == -1 else d for d in shape)
+        self.shape = shape
         self.dtype = DataType(dtype)
         self.name = name
         self.id = new_id()
@@ -293,7 +294,7 @@ class Value(ArrayMethods, ValueMethods):
     @property
     def size(self) -> int:
         """The number of elements; -1 if a dim is unknown."""
-        return math.prod(self.shape or ()) if is_whole(self.shape or ()) else _UNKNOWN
+        return math.prod(self.shape or ()) if is_whole(self.shape or ()) else UnknownDim(-1)
 
     @property
     def device(self) -> str:
