@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from types import NoneType
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from .errors import InvalidArgumentsError
 from .text.names import did_you_mean
 
@@ -17,14 +19,10 @@ def need_whole(what: str, given: Any, least: int = 1) -> int:
 
     - `what`: the name of the argument, after that of the function if it has no other context
     """
-    try:
-        if isinstance(given, bool) or operator.index(given) < least:
-            raise TypeError
-    except TypeError:
-        raise InvalidArgumentsError(
-            f"{what} must be a whole number, at least {least}, got {given!r}"
-        ) from None
-    return operator.index(given)
+    with contextlib.suppress(TypeError):
+        if not isinstance(given, bool) and operator.index(given) >= least:
+            return operator.index(given)
+    raise InvalidArgumentsError(f"{what} must be a whole number, at least {least}, got {given!r}")
 
 
 def need_integers(what: str, given: Iterable[Any]) -> tuple[int, ...]:
@@ -49,13 +47,14 @@ def need_callable(what: str, given: object) -> None:
         raise TypeError(f"{what} must be callable, got {type(given).__name__}")
 
 
-def need_choice(what: str, given: Any, allowed: Iterable[Any]) -> None:
-    """Raise InvalidArgumentsError unless an argument is one of a few."""
+def need_choice(what: str, given: Any, allowed: Iterable[Any]) -> Any:
+    """Return the one of a few that an argument is, or raise InvalidArgumentsError."""
     allowed = list(allowed)
-    if not any(given is a or (isinstance(given, str) and given == a) for a in allowed):
-        near = _near(given, allowed)
-        names = ", ".join(map(repr, allowed))
-        raise InvalidArgumentsError(f"{what} must be one of {names}, got {given!r}{near}")
+    for one in allowed:
+        if given is one or (isinstance(given, (str, np.bool_)) and given == one):
+            return one
+    names, near = ", ".join(map(repr, allowed)), _near(given, allowed)
+    raise InvalidArgumentsError(f"{what} must be one of {names}, got {given!r}{near}")
 
 
 class Options:
@@ -73,14 +72,13 @@ class Options:
     def __post_init__(self) -> None:
         for name, hint in _types(type(self)).items():
             given, kinds = getattr(self, name), get_args(hint) or (hint,)
-            if given is None and NoneType in kinds:
-                continue
-            if int in kinds:
-                need_whole(f"{self.PREFIX}{name}", given)
-            else:
+            if int not in kinds:
                 allowed = (True, False) if bool in kinds else _words(hint)
                 allowed += (None,) * (NoneType in kinds)
-                need_choice(f"{self.PREFIX}{name}", given, allowed)
+                given = need_choice(f"{self.PREFIX}{name}", given, allowed)
+            elif given is not None or NoneType not in kinds:
+                given = need_whole(f"{self.PREFIX}{name}", given)
+            object.__setattr__(self, name, given)
 
     @classmethod
     def refuse(cls, unknown: Iterable[str]) -> None:

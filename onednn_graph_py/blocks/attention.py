@@ -138,7 +138,7 @@ def sdpa(
     need_type("sdpa", "key", key, (dtype, *INTEGERS))
     need_type("sdpa", "value", value, (dtype, *INTEGERS))
     need_choice("sdpa: scale_by", scale_by, ("multiply", "divide"))
-    need_choice("sdpa: causal", causal, (False, True, "top_left", "bottom_right"))
+    causal = need_choice("sdpa: causal", causal, (False, True, "top_left", "bottom_right"))
     need_choice("sdpa: masked_rows", masked_rows, ("zero", "nan"))
     where = "top_left" if causal is True else causal or None
     heads = heads_of(query, key, value)

@@ -220,7 +220,8 @@ def evaluated(
         taken = sum(nbytes(s, dtype) for s, (dtype, _) in zip(write, inferred, strict=True))
         if not budget.takes(node, work_of(node, read, write), taken):
             return None
-        found = _computed(fact, arrays, inferred)
+        with np.errstate(all="ignore"):
+            found = _computed(fact, arrays, inferred)
         if found is None or not _as_inferred(found, inferred):
             return None
         columns.append(found)

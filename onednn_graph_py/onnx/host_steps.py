@@ -196,8 +196,7 @@ def hosted(name: str, *arrays: Array, **options: Any) -> Array:
     if name not in HOSTED.values() and name != "where":  # files are not trusted
         raise InvalidArgumentsError(f"no op is computed by {name!r}")
     with np.errstate(all="ignore"):  # NaN and infinities are numbers of ONNX
-        made: Array = getattr(np, name)(*arrays, **options)
-    return made
+        return np.asarray(getattr(np, name)(*arrays, **options))
 
 
 def as_type(dtype: np.dtype[Any], x: Array) -> Array:

@@ -280,7 +280,9 @@ class Island:
         run = ReferenceEvaluator(self.model.serialized, new_ops=[*CORRECTED.values()]).run
 
         def arrays(names: list[str], given: dict[str, Any], options: None) -> list[Any]:
-            return [np.asarray(m) if isinstance(m, np.generic) else m for m in run(names, given)]
+            with np.errstate(all="ignore"):  # infinities and NaN are valid, as in onnxruntime
+                made = run(names, given)
+            return [np.asarray(m) if isinstance(m, np.generic) else m for m in made]
 
         return arrays
 

@@ -216,6 +216,13 @@ def test_options_are_of_their_annotations(options, message):
         Some(**options)
 
 
+def test_numbers_and_bools_of_numpy_become_those_of_python():
+    some = Some(flag=np.False_, count=np.int64(3), limit=np.uint8(2), word=np.str_("slow"))
+    made = [some.flag, some.count, some.limit, some.word]
+    assert made == [False, 3, 2, "slow"]
+    assert [*map(type, made)] == [bool, int, int, str]
+
+
 def test_options_that_there_are_not():
     Some.refuse(["word", "limit"])
     with pytest.raises(og.InvalidArgumentsError, match=r"no option 'cuont'; did you mean 'count'"):

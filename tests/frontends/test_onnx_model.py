@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import leaks
@@ -190,6 +191,16 @@ def test_a_model_without_inputs_runs():
 # -- islands
 
 
+def test_options_may_be_integers_of_numpy(tmp_path):
+    loaded = front.load(TOP, threads=np.int64(1), max_shapes=np.uint8(3))
+    assert type(loaded.options.threads) is type(loaded.options.max_shapes) is int
+    x = floats(2, 8)
+    wanted = loaded(x)
+    loaded.save(tmp_path / "m.og")
+    for made, right in zip(og.load(tmp_path / "m.og")(x), wanted, strict=True):
+        np.testing.assert_array_equal(made, right)
+
+
 @pytest.mark.parametrize("fallback", ["auto", "reference"])
 def test_nodes_that_onednn_lacks_run_as_host_steps_of_one_model(fallback):
     program = only_program(check(TOP, [floats(2, 8)], [floats(5, 8)], fallback=fallback))
@@ -330,6 +341,24 @@ def test_islands_have_the_threads_of_the_model():
     before = set(os.listdir("/proc/self/task"))
     loaded(floats(2, 8))
     assert set(os.listdir("/proc/self/task")) <= before  # those of earlier models may end
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "g (double[n] x) => (double[n] y) { y = Sub (x, x) }",
+        """g (float[n] x) => (float[k] y) <float[1] w = {1e38}>
+        { k = Mul (w, w) l = Sub (k, k) y = Mul (x, l) }""",
+    ],
+    ids=["in an island", "of weights"],
+)
+def test_infinity_less_infinity_is_told_to_nobody(text):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        loaded = front.load(model_of(text), fallback="reference")
+        x = np.full(3, np.inf, np.float64 if "double" in text else np.float32)
+        assert np.isnan(loaded(x)).all()
+    assert not told
 
 
 @pytest.mark.parametrize("fallback", ["auto", "reference"])
