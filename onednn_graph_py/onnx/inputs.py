@@ -136,9 +136,10 @@ class Inputs:
     def shapes_for(self, sizes: Mapping[str, int]) -> dict[str, Shape]:
         """Return the shapes for sizes of named dims."""
         known = {d for n in self.required for d in self.checks[n].dims or () if isinstance(d, str)}
+        listed = ", ".join(sorted(known)) or "none"
         for name in sizes:
             if name not in known:
-                hint = did_you_mean(name, known) or f"; there are: {', '.join(sorted(known))}"
+                hint = did_you_mean(name, known) or f"; there are: {listed}"
                 raise InvalidArgumentsError(f"{self.model}: there is no dim {name!r}{hint}")
         return {n: self.checks[n].shape_for(self.model, sizes) for n in self.required}
 

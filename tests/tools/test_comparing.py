@@ -134,6 +134,7 @@ def test_all_combinations_are_run_in_order():
 
 def test_what_is_given_twice_is_run_once():
     assert len(settings_of(["avx2", "AVX2"], [2, 2], ["any", "any"])) == 1
+    assert [s.threads for s in settings_of(threads=np.int64(2))] == [2]
 
 
 @pytest.mark.parametrize(

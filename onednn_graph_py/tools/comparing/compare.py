@@ -79,11 +79,10 @@ def settings_of(
     fpmath: str | Sequence[str] = (),
 ) -> list[Setting]:
     """Check the settings to vary; return all combinations, the last setting changing fastest."""
-    counts = [threads] if isinstance(threads, int) else threads
+    several = threads if isinstance(threads, Iterable) else [threads]
+    counts = [need_whole("threads", n) for n in several]
     isas: Sequence[str | None] = [*dict.fromkeys(map(_isa, _listed(isa)))] or [None]
-    numbers: Sequence[int | None] = [*dict.fromkeys(need_whole("threads", n) for n in counts)] or [
-        None
-    ]
+    numbers: Sequence[int | None] = [*dict.fromkeys(counts)] or [None]
     modes: Sequence[str | None] = [*dict.fromkeys(map(_math_mode, _listed(fpmath)))] or [None]
     settings = [Setting(*each) for each in itertools.product(isas, numbers, modes)]
     return [replace(setting, label=_label(setting, (isas, numbers, modes))) for setting in settings]
