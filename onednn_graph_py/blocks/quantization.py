@@ -54,9 +54,8 @@ def _dynamic(
     attrs: dict[str, Any] = {"qtype": "per_tensor"}
     if group_shape is not None or (len(counts) == len(shape) >= 2):
         if group_shape is None:
-            group = _groups(block, shape, counts)
-        else:
-            group = need_integers(f"{block}: group_shape", group_shape)
+            group_shape = _groups(block, shape, counts)
+        group = need_integers(f"{block}: group_shape", group_shape)
         grouped = [i for i, g in enumerate(group) if g > 1]
         last = (grouped or [len(group) - 1])[-1]
         attrs = {"qtype": "per_group", "group_shape": group, "axis": last}

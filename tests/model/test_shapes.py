@@ -359,7 +359,7 @@ def test_prepare_takes_the_shapes_of_several_inputs():
         ([{"y": (1, 4, WIDTH)}], og.InvalidArgumentsError, "no input 'y'"),
         ([{}], og.InvalidArgumentsError, "missing inputs: x"),
         ([(1, 4.5, WIDTH)], TypeError, "prepare: a shape must be a sequence of ints, got 1"),
-        ([7], TypeError, "prepare: a set of shapes must be a Mapping or Sequence, got int"),
+        ([7], TypeError, "prepare: a set of shapes must be a Mapping or Iterable, got int"),
         (
             [(1, n, WIDTH) for n in range(1, 5)],
             og.InvalidArgumentsError,

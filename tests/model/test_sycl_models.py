@@ -148,7 +148,7 @@ def test_usm_arrays_are_no_arrays_of_a_build_without_sycl():
 
 
 def test_copy_takes_none_or_false():
-    with pytest.raises(og.InvalidArgumentsError, match="copy must be None or False, got True"):
+    with pytest.raises(og.InvalidArgumentsError, match="copy must be one of None, False, got True"):
         builder().compile(copy=True)
 
 

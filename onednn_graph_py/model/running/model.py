@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, SupportsIndex
 
 from ... import _core
 from ...base import _dpctl
-from ...base.arguments import need_instance, need_integers, need_whole
+from ...base.arguments import need_choice, need_instance, need_integers, need_whole
 from ...base.dtypes import HOST_DTYPES
 from ...base.errors import InvalidArgumentsError, UnimplementedError
 from ...base.processes.forked import renew_in_forks, warn_of_one_thread
@@ -314,8 +314,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
         copy: bool | None = None,
     ) -> None:
         super().__init__()
-        if copy is not None and copy is not False:
-            raise InvalidArgumentsError(f"copy must be None or False, got {copy!r}")
+        need_choice("copy", copy, (None, False))
         if threads is not None:
             threads = need_whole("threads", threads)
         max_shapes = need_whole("max_shapes", max_shapes)
@@ -581,7 +580,7 @@ class CompiledGraph(_core._model_base, ModelMethods):
 
     def _shapes_of(self, given: Any) -> tuple[tuple[int, ...], ...]:
         """Return a set of input shapes in the inputs' order."""
-        need_instance(f"{self.name}: prepare: a set of shapes", given, Mapping, Sequence)
+        need_instance(f"{self.name}: prepare: a set of shapes", given, Mapping, Iterable)
         if isinstance(given, Mapping):
             given = self.ordered((), given)
         elif len(self.inputs) == 1 and all(isinstance(d, SupportsIndex) for d in given):
