@@ -206,7 +206,7 @@ def test_copy_none_uses_what_fits():
 
 
 def test_copy_must_be_a_bool_or_none():
-    with pytest.raises(og.InvalidArgumentsError, match="True, False or None, got 'never'"):
+    with pytest.raises(og.InvalidArgumentsError, match="one of True, False, None, got 'never'"):
         og.GraphBuilder().constant(X, copy="never")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ... import _core
-from ...base.arguments import need_callable, need_instance, need_integers
+from ...base.arguments import need_callable, need_choice, need_instance, need_integers
 from ...base.dtypes import data_type_of, dtype_name
 from ...base.errors import (
     InvalidArgumentsError,
@@ -236,8 +236,7 @@ class GraphBuilder(BuilderMethods):
         with the old values, the new ones or both. A file that is mapped must not get shorter: the
         system ends a process that reads past its end.
         """
-        if not (copy is None or isinstance(copy, bool)):
-            raise InvalidArgumentsError(f"constant: copy must be True, False or None, got {copy!r}")
+        need_choice("constant: copy", copy, (True, False, None))
         made = self._named(name, f"constant{len(self.contents.constants)}")
         given: Any = array
         only_dlpack = hasattr(given, "__dlpack__") and not hasattr(given, "__array__")
@@ -416,7 +415,7 @@ class GraphBuilder(BuilderMethods):
             Shape and data type of each output. A dim of -1 is the dim at the same place of the
             first value that has an unknown dim there, or else the only unknown dim of all values.
             A callable returns the sequence, given the values' shapes; dims are -1 where the graph
-            is built and they are unknown.
+            is built and they are unknown, and nothing can be computed of these.
         name : str, optional
 
         Returns
@@ -562,19 +561,16 @@ class GraphBuilder(BuilderMethods):
             result = self.op("Reorder", result)
         shared = {target.id}
         views = [ends for n in nodes for ends in _sharing(n)]
-        for _, ends in itertools.product(views, views):
-            shared |= ends if ends & shared else set()
-        before = copy.copy(target)
-        becomes = {} if is_number else {id(target): before, id(result): target}
+        while more := {i for ends in views if ends & shared for i in ends - shared}:
+            shared |= more
+        becomes = {} if is_number else {id(target): copy.copy(target), id(result): target}
         for i, node in enumerate(nodes):
             for value in (*node.inputs, *node.outputs):
                 if value.id in shared and (is_number or value is not target):
                     value.stale = caller()
-            nodes[i] = replace(
-                node,
-                inputs=tuple(becomes.get(id(v), v) for v in node.inputs),
-                outputs=tuple(becomes.get(id(v), v) for v in node.outputs),
-            )
+            ends = node.inputs, node.outputs
+            read, made = (tuple(becomes.get(id(v), v) for v in values) for values in ends)
+            nodes[i] = replace(node, inputs=read, outputs=made)
         if not is_number:
             target.become(result)
         for node in nodes:

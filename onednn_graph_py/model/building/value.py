@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -77,18 +77,21 @@ def _cell_of(get_ipython: Any, file: str) -> str:
 class UnknownDim(int):
     """-1, an unknown dim, of which the functions of callers can compute no number."""
 
+    def __array_ufunc__(self, *_: Any, **__: Any) -> Any:
+        raise InvalidShapeError(f"at {caller()}: a dim is unknown")
+
 
 def _arithmetic(name: str) -> Any:
     def computed(dim: UnknownDim, *operands: Any) -> Any:
         if sys._getframe(1).f_code.co_filename.startswith(_INSIDE):
             return getattr(int, name)(dim, *operands)
-        raise InvalidShapeError(f"at {caller()}: a dim is unknown")
+        return dim.__array_ufunc__()
 
     return computed
 
 
-_OPERATORS = "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod neg"
-for _name in _OPERATORS.split():
+_BINARY = ["add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow", "lshift", "rshift"]
+for _name in (*_BINARY, *(f"r{name}" for name in _BINARY), "neg", "abs", "float"):
     setattr(UnknownDim, f"__{_name}__", _arithmetic(f"__{_name}__"))
 
 
@@ -335,6 +338,9 @@ class Value(ArrayMethods, ValueMethods):
             An index is none of these.
         """
         indices = index if isinstance(index, tuple) else (index,)
+        ends = [n for i in indices if isinstance(i, slice) for n in (i.start, i.stop, i.step)]
+        if UnknownDim in map(type, (*indices, *ends)):
+            raise InvalidShapeError(f"{self!r} at {caller()}: an index is an unknown dim")
         if any(isinstance(i, (Value, np.ndarray, list)) or is_reversed(i) for i in indices):
             return self._taken(index)
         try:
@@ -455,7 +461,7 @@ class Value(ArrayMethods, ValueMethods):
         InvalidIndexError
             There is no such axis.
         """
-        if not isinstance(axis, SupportsIndex):
+        if not hasattr(axis, "__index__"):
             raise TypeError(f"an axis must be an int, got {axis!r}")
         if not -self.ndim <= axis < self.ndim:
             raise InvalidIndexError(
