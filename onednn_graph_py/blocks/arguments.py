@@ -42,18 +42,22 @@ def operand(
     if isinstance(given, numbers.Real) and not isinstance(given, np.generic):
         given = np.full(1, given)
     try:
-        array = np.asarray(given)
-    except ValueError as e:
-        raise TypeError(f"{block}: {argument} must be a Value or an array: {e}") from None
-    if array.dtype.kind in "OUS":
-        raise TypeError(
-            f"{block}: {argument} must be a Value or an array of numbers, got "
-            f"{type(given).__name__}"
-        )
-    try:
-        return b.constant(array, dtype)
+        return b.constant(array_of(block, argument, given), dtype)
     except OneDNNError as e:
         raise reworded(e, f"{block}: {argument}: {e}") from None
+
+
+def array_of(block: str, argument: str, given: Any, what: str = "a Value or an array") -> Any:
+    """Return an argument as an array; raise TypeError unless it holds numbers."""
+    try:
+        array = np.asarray(given)
+    except ValueError as e:
+        raise TypeError(f"{block}: {argument} must be {what}: {e}") from None
+    if array.dtype.kind in "OUS":
+        raise TypeError(
+            f"{block}: {argument} must be {what} of numbers, got {type(given).__name__}"
+        )
+    return array
 
 
 def need_type(block: str, argument: str, value: Value, allowed: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from ..machine.cpu import largest_int8_weight
 from ..model.building.constant_arrays import aligned, lies_apart
 from ..model.building.value import Value
 from ..ops.terms import shape_text
-from .arguments import FLOATS, INTEGERS, need_dtype
+from .arguments import FLOATS, INTEGERS, array_of, need_dtype
 
 Array = npt.NDArray[Any]
 
@@ -179,11 +179,7 @@ def _range() -> tuple[int, int]:
 def _array(block: str, argument: str, given: Any) -> Array:
     if isinstance(given, Value):
         raise TypeError(f"{block}: {argument} must be an array, got {given!r}")
-    array = np.asarray(given)
-    if array.dtype.kind in "OUS":
-        raise TypeError(
-            f"{block}: {argument} must be an array of numbers, got {type(given).__name__}"
-        )
+    array: Array = array_of(block, argument, given, "an array")
     return array
 
 

@@ -18,7 +18,7 @@ from ..model.building.builder import GraphBuilder
 from ..model.building.value import Value
 from ..ops.terms import shape_text
 from ..reference.rounding import float_info
-from .arguments import need_rank, need_type, operand
+from .arguments import array_of, need_rank, need_type, operand
 from .heads import Heads
 from .parts import once, op, part, reshape
 
@@ -38,11 +38,7 @@ def checked(argument: Any, heads: Heads, b: GraphBuilder, dtypes: tuple[str, ...
         shape = need_rank("sdpa", "mask", mask, *range(1, heads.rank + 1))
         need_type("sdpa", "mask", mask, ("boolean", *dtypes))
     else:
-        mask = np.asarray(argument)
-        if mask.dtype.kind in "OUS":
-            raise TypeError(
-                f"sdpa: mask must be a Value or an array of numbers, got {type(argument).__name__}"
-            )
+        mask = array_of("sdpa", "mask", argument)
         if mask.dtype == bool:
             mask = np.where(mask, 0.0, -np.inf)
         mask = np.atleast_1d(mask).astype(np.float64)

@@ -11,7 +11,16 @@ from ..base.arguments import need_integers
 from ..base.errors import InvalidArgumentsError, InvalidShapeError
 from ..model.building.value import Value
 from ..ops.terms import shape_text
-from .arguments import FLOATS, INTEGERS, need_dtype, need_rank, need_type, need_value, operand
+from .arguments import (
+    FLOATS,
+    INTEGERS,
+    array_of,
+    need_dtype,
+    need_rank,
+    need_type,
+    need_value,
+    operand,
+)
 from .parts import op, part
 
 EIGHT_BITS = ("u8", "s8", "f8_e5m2", "f8_e4m3")
@@ -20,10 +29,7 @@ EIGHT_BITS = ("u8", "s8", "f8_e5m2", "f8_e4m3")
 def _static_attrs(
     block: str, x: Value, scales: Any, zero_points: Any, axis: int | None
 ) -> dict[str, Any]:
-    try:
-        values = np.asarray(scales, np.float64).ravel()
-    except (TypeError, ValueError):
-        raise TypeError(f"{block}: scales must be numbers, got {scales!r}") from None
+    values = array_of(block, "scales", scales).astype(np.float64, casting="same_kind").ravel()
     if values.size == 0 or not np.isfinite(values).all() or (values <= 0).any():
         raise InvalidArgumentsError(f"{block}: scales must be positive, got {scales!r}")
     attrs: dict[str, Any] = {"scales": values.tolist()}
@@ -32,7 +38,7 @@ def _static_attrs(
     else:
         attrs |= {"qtype": "per_channel", "axis": _axis_of(block, x, axis, values.size)}
     if zero_points is not None:
-        points = np.asarray(zero_points).ravel()
+        points = array_of(block, "zero_points", zero_points).ravel()
         attrs["zps"] = (points.repeat(values.size) if points.size == 1 else points).tolist()
     return attrs
 
@@ -65,7 +71,7 @@ def _dynamic(
     if zero_points is not None:
         dtype = None
         if not isinstance(zero_points, Value):
-            zero_points, dtype = np.asarray(zero_points), "s32"
+            zero_points, dtype = array_of(block, "zero_points", zero_points), "s32"
             if zero_points.size == 1 and -1 not in counts:
                 zero_points = np.broadcast_to(zero_points.reshape(()), counts)
         inputs.append(operand(block, "zero_points", x.builder, zero_points, dtype))

@@ -13,7 +13,7 @@ from ..base.dtypes import array_dtype
 from ..base.errors import InvalidArgumentsError, InvalidDataTypeError, InvalidShapeError
 from ..model.building.value import Value
 from ..ops.terms import shape_text
-from .arguments import FLOATS, need_dtype, need_rank, need_type, need_value, operand
+from .arguments import FLOATS, array_of, need_dtype, need_rank, need_type, need_value, operand
 from .parts import op, part, reshape
 
 Array = npt.NDArray[Any]
@@ -55,7 +55,7 @@ def rope_tables(
         raise InvalidArgumentsError(f"rope_tables: size must be even, got {size}")
     need_dtype("rope_tables", "dtype", dtype, FLOATS)
     if not isinstance(positions, Value):
-        return _tables(size, base, dtype, np.asarray(positions))
+        return _tables(size, base, dtype, array_of("rope_tables", "positions", positions))
     tables: tuple[Value, Value] = positions.builder.call(
         partial(_tables, size, float(base), dtype),
         positions,

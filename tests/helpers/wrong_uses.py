@@ -1215,7 +1215,14 @@ bad_shape(
     "quantize: scales must have 1 dim, as oneDNN can't quantize groups, got 2x8",
     lambda: og.blocks.quantize((v := inputs(*X, (2, 8)))[0], "s8", v[1]),
 )
-type_error("quantize: scales must be numbers, got 'a'", quantize, X, "s8", "a")
+type_error("quantize: scales must be .* of numbers, got str", quantize, X, "s8", "a")
+type_error("cast .* from .*complex128", quantize, X, "s8", [1j])
+type_error("quantize: zero_points must be .*inhomogeneous", quantize, X, "u8", [1.0], [[1], [2, 3]])
+type_error("rope_tables: positions .* of numbers, got str", og.blocks.rope_tables, "ab", 4)
+type_error("sdpa: mask must be .*inhomogeneous", sdpa, QKV, mask=[[1], [2, 3]])
+type_error(
+    "linear: weights .*inhomogeneous", linear, X, [[1], [2, 3]], scales=[1.0], activations="int8"
+)
 INT8 = (((4, 8), "s8"),)
 bad_data_type("dequantize: x must be u8 or .*, got f32", dequantize, X, 0.5)
 bad_data_type("dequantize: dtype must be f32 .*s32", dequantize, INT8, 0.5, dtype="s32")

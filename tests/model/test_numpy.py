@@ -571,7 +571,6 @@ def test_operands_without_dims_and_parts_without_elements():
         lambda x: x * (1 / x.shape[0]),
         lambda x: x - -x.shape[0],
         lambda x: x * x.shape[0] ** -0.5,
-        lambda x: x / np.sqrt(x.shape[0]),
         lambda x: x / math.sqrt(x.shape[0]),
         lambda x: x * (x.shape[0] >> 1),
         lambda x: x[: x.shape[0]],
@@ -594,7 +593,8 @@ def test_an_unknown_dim_stays_one_where_sizes_are_taken():
     for rows in (3, 5):
         array = RNG.uniform(-1, 1, (rows, 4, 6)).astype(np.float32)
         np.testing.assert_array_equal(b.compile()(array), array.reshape(rows, -1) * 4)
-    assert pickle.loads(pickle.dumps(b)).inputs[0].shape == (-1, 4, 6)
+    dim = pickle.loads(pickle.dumps(b)).inputs[0].shape[0]
+    assert dim == -1 and np.int64(-1) == dim and dim < np.int64(0)
 
 
 def test_values_of_two_builders_are_refused():

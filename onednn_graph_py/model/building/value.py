@@ -77,15 +77,12 @@ def _cell_of(get_ipython: Any, file: str) -> str:
 class UnknownDim(int):
     """-1, an unknown dim, of which the functions of callers can compute no number."""
 
-    def __array_ufunc__(self, *_: Any, **__: Any) -> Any:
-        raise InvalidShapeError(f"at {caller()}: a dim is unknown")
-
 
 def _arithmetic(name: str) -> Any:
     def computed(dim: UnknownDim, *operands: Any) -> Any:
         if sys._getframe(1).f_code.co_filename.startswith(_INSIDE):
             return getattr(int, name)(dim, *operands)
-        return dim.__array_ufunc__()
+        raise InvalidShapeError(f"at {caller()}: a dim is unknown")
 
     return computed
 
