@@ -177,7 +177,7 @@ def pack_int4(
         with np.errstate(invalid="ignore"):
             wide = flat.astype(np.int64)
         exact = flat.dtype.kind in "iub" or np.array_equal(wide.astype(flat.dtype), flat)
-    except (TypeError, ValueError):  # texts and objects
+    except (TypeError, ValueError, OverflowError):  # texts and objects
         exact = False
     if not exact:
         raise InvalidArgumentsError(f"pack_int4: values must be integers, got dtype {flat.dtype}")

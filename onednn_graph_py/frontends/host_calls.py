@@ -1,6 +1,7 @@
 """NumPy functions for calls of torch that oneDNN has no ops for: host steps that need no torch."""
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -186,21 +187,14 @@ FOURIER = "fft ifft rfft irfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn"
 
 HOST: dict[str, Callable[..., Any]] = {
     **{name: getattr(np, name) for name in _ALIKE.split()},
+    **{n: getattr(operator, n) for n in ("eq", "ge", "gt", "le", "lt", "mul", "ne", "neg")},
     **{f"fft_{name}": getattr(np.fft, name) for name in FOURIER.split()},
     "view_as_real": lambda x: np.stack([x.real, x.imag], -1),
     "add": lambda x, y, alpha=1: x + y * alpha,
     "sub": lambda x, y, alpha=1: x - y * alpha,
-    "mul": np.multiply,
-    "neg": np.negative,
     "sign": lambda x: np.subtract(x > 0, x < 0, dtype=x.dtype),  # 0 for NaN
     "pow": np.power,
     "repeat": np.tile,
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
     "__and__": np.bitwise_and,
     "__or__": np.bitwise_or,
     "view": np.reshape,
@@ -256,6 +250,11 @@ class HostCall(HostFunction):
     def function(self) -> Callable[..., Any]:
         """The function that a call runs."""
         return HOST[self.op]
+
+    def __call__(self, *arrays: Array) -> Any:
+        """Compute the results; infinities and NaN are valid, as in torch."""
+        with np.errstate(all="ignore"):
+            return super().__call__(*arrays)
 
 
 def call(name: str, *args: Any) -> Any:

@@ -182,6 +182,14 @@ def test_functions(names, dynamic, tmp_path):
             np.testing.assert_array_equal(again, made, err_msg=name)
 
 
+def test_infinity_less_infinity_is_told_to_nobody():
+    x = torch.tensor([torch.inf, 1.5], dtype=torch.float64)
+    run = front.export(Calls(lambda x: (x - x, x.to(torch.int32))), (x,))
+    made, whole = run(x.numpy())  # a warning is an error here
+    np.testing.assert_array_equal(made, [np.nan, 0])
+    assert whole[1] == 1
+
+
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
 def test_padding_modes(mode):
     function = Calls(lambda x: F.pad(x, (2, 1, 0, 1), mode=mode))

@@ -1276,7 +1276,8 @@ bad_argument("export: seed must be a whole number", lambda: X_GRAPH.to_python(se
 type_error("run_case: case must be a Case, got str", og.replay.run_case, "graph.json")
 type_error("to_json: graph must be a GraphDocument", og.serialization.to_json, None)
 type_error("shrink: document must be", og.shrinking.shrink, X_GRAPH, "mismatch")
-bad_argument("pack_int4: values must be integers", og.dtypes.pack_int4, ["ab"], "s4")
+for bad in (["ab"], [2**70]):
+    bad_argument("pack_int4: values must be integers", og.dtypes.pack_int4, bad, "s4")
 bad_argument("data_type must be s4 or u4, got None", og.dtypes.pack_int4, [1], None)
 bad_argument("packed must be uint8, got int64", unpack, [1], [1], "s4")
 type_error("unpack_int4: shape must be a sequence of ints", unpack, np.zeros(1, np.uint8), 2, "s4")
