@@ -380,12 +380,18 @@ class Doubled:
 
     def __post_init__(self):
         self.rest, self.number = self.number.sum(), self.number * 2
+        assert self.half.shape == self.number.shape
+
+    @functools.cached_property
+    def half(self):
+        return self.number / 2
 
 
 def test_a_result_is_made_once():
     made = jit(Doubled)(X)
     np.testing.assert_array_equal(made.number, X * 2)
     np.testing.assert_allclose(made.rest, X.sum(), rtol=1e-6)
+    np.testing.assert_array_equal(made.half, X)
 
 
 def parts_of(x):

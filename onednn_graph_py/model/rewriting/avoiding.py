@@ -33,8 +33,7 @@ def _without_transpose_a(ops: Ops, node: Node) -> bool:
     rank = len(ops.shapes[source.id])
     if not node.attrs.get("transpose_a") or rank < 2:
         return False
-    order = (*range(rank - 2), rank - 1, rank - 2)
-    turned = ops.op("StaticTranspose", source, order=order)
+    turned = ops.op("StaticTranspose", source, order=(*range(rank - 2), rank - 1, rank - 2))
     ops.same((turned, *others), transpose_a=False)
     return True
 

@@ -64,6 +64,8 @@ def rebuilt(result: Any, arrays: Iterator[Any]) -> Any:
     filled = [rebuilt(part, arrays) for _, part in parts]
     if dataclasses.is_dataclass(result) and not isinstance(result, type):
         other = copy.copy(result)  # its __post_init__ has run
+        for name in [n for n, v in getattr(other, "__dict__", {}).items() if isinstance(v, Value)]:
+            del other.__dict__[name]  # a cached property is computed again, of arrays
         for (name, _), array in zip(parts, filled, strict=True):
             object.__setattr__(other, name, array)
         return other
