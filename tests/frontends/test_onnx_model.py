@@ -676,7 +676,7 @@ def test_compile_prepares_sizes():
     with pytest.raises(og.InvalidArgumentsError, match="there is no dim 'M'; there are: N"):
         loaded.shapes(N=3, M=4)
     fixed = front.load(model_of("g (float[2] x) => (float[2] y) { y = Relu(x) }"))
-    with pytest.raises(og.InvalidArgumentsError, match="there is no dim 'M'; there are: none$"):
+    with pytest.raises(og.InvalidArgumentsError, match=r"there is no dim 'M'; there are: none$"):
         fixed.shapes(M=4)
     for bad in (-1, "3", 1.5):
         with pytest.raises(og.InvalidArgumentsError, match="dim N must be a whole number"):

@@ -410,6 +410,16 @@ def test_outputs_whose_number_depends_on_sizes_are_refused():
         model(np.ones(4, np.float32))
 
 
+def test_outputs_compute_with_sizes_that_are_not_known_yet():
+    b = og.GraphBuilder()
+    x = b.input((-1, 3))
+    b.output(b.call(lambda a: a[: len(a) // 2] * 2, x, outputs=lambda s: [((s[0] // 2, 3), "f32")]))
+    model = b.compile()
+    for rows in (5, 8):
+        array = np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)
+        np.testing.assert_array_equal(model(array), array[: rows // 2] * 2)
+
+
 def test_ambiguous_unknown_dims():
     b = og.GraphBuilder()
     x, y = b.input((-1, 2), "f32", name="x"), b.input((2, 2, -1), "f32", name="y")

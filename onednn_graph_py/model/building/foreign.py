@@ -209,7 +209,8 @@ class CallNode(HostNode):
                 for shape, dtype in self.declared
             )
         try:
-            made = [TensorSpec(tuple(s), dtype) for s, dtype in self.declared(*shapes)]
+            dims = (tuple(map(int, s or ())) for s in shapes)  # -1 // 2 may be computed here
+            made = [TensorSpec(tuple(s), dtype) for s, dtype in self.declared(*dims)]
             return tuple(s for s, _ in zip(made, self.outputs or made, strict=True))
         except (ArithmeticError, LookupError, TypeError, ValueError) as e:
             raise InvalidShapeError(
