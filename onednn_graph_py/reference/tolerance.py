@@ -28,24 +28,14 @@ _EXACT = with_trait("keeps") | {
 # the inputs and the output: at least twice the errors observed in oneDNN 3.7 and 3.13 with SSE4.1,
 # AVX2 and AVX-512, and at most the tolerance of oneDNN's own tests (671, or 67 for simpler ones).
 _FUNCTIONS = {
-    "Elu": 16,
-    "EluBackward": 16,
     "Exp": 140,
-    "GELU": 16,
-    "GELUBackward": 16,
-    "HardSigmoid": 4,
-    "HardSwish": 4,
-    "Log": 256,
-    "LogSoftmax": 256,
-    "Mish": 16,
-    "MishBackward": 16,
-    "Pow": 256,
-    "Sigmoid": 16,
-    "SigmoidBackward": 16,
-    "SoftPlus": 16,
-    "SoftPlusBackward": 16,
-    "Tanh": 16,
-    "TanhBackward": 16,
+    **dict.fromkeys(("HardSigmoid", "HardSwish"), 4),
+    **dict.fromkeys(("Log", "LogSoftmax", "Pow"), 256),
+    **{
+        kind + way: 16
+        for kind in ("Elu", "GELU", "Mish", "Sigmoid", "SoftPlus", "Tanh")
+        for way in ("", "Backward")
+    },
 }
 _ELEMENTWISE = frozenset(_FUNCTIONS) - {"LogSoftmax"}
 
@@ -59,14 +49,8 @@ _NARROWED = {"strict": 0.0, "bf16": 2.0**-8, "f16": 2.0**-11, "tf32": 2.0**-11, 
 _NARROWING = with_trait("product")
 
 # Plain sums of products of the inputs' elements.
-_SUMS = with_trait("product") | {
-    "Add",
-    "BiasAdd",
-    "BiasAddBackward",
-    "Interpolate",
-    "InterpolateBackward",
-    "ReduceSum",
-}
+_SUMS = with_trait("product") | with_attribute("sizes")
+_SUMS |= {"Add", "BiasAdd", "BiasAddBackward", "ReduceSum"}
 
 # Ops that subtract a mean that they compute: which inputs have its elements, and their variance.
 _CENTRED: dict[str, tuple[int, ...]] = dict.fromkeys(with_trait("normalizes") - {"RMSNorm"}, (0,))
@@ -152,26 +136,17 @@ def _group_terms(call: Call) -> int:
 
 
 _TERMS: dict[str, Callable[[Call], int]] = {
-    "AvgPool": _window_terms,
-    "AvgPoolBackward": _window_terms,
-    "ConvTranspose": _convolution_terms,
-    "ConvTransposeBackwardData": _convolution_terms,
+    **dict.fromkeys(with_attribute("kernel"), _window_terms),
+    **dict.fromkeys(with_attribute("weights_format"), _convolution_terms),
     "ConvTransposeBackwardWeights": _weights_terms,
-    "Convolution": _convolution_terms,
-    "ConvolutionBackwardData": _convolution_terms,
     "ConvolutionBackwardWeights": _weights_terms,
     "GroupNorm": _group_terms,
-    "Interpolate": _interpolation_terms,
-    "InterpolateBackward": _interpolation_terms,
-    "LayerNorm": _last_axes_terms,
-    "LayerNormBackward": _last_axes_terms,
-    "LogSoftmax": _axis_terms,
-    "LogSoftmaxBackward": _axis_terms,
+    **dict.fromkeys(with_attribute("sizes"), _interpolation_terms),
+    **dict.fromkeys(with_attribute("begin_norm_axis"), _last_axes_terms),
+    **dict.fromkeys(
+        ("LogSoftmax", "LogSoftmaxBackward", "SoftMax", "SoftMaxBackward"), _axis_terms
+    ),
     "MatMul": _matmul_terms,
-    "MaxPoolBackward": _window_terms,
-    "RMSNorm": _last_axes_terms,
-    "SoftMax": _axis_terms,
-    "SoftMaxBackward": _axis_terms,
 }
 
 # Ops with at most three roundings for each element.

@@ -14,29 +14,13 @@ from .calls import Op, Tensor, operand_name
 _QUANTIZATION = with_trait("quantizes") | with_trait("dequantizes")
 
 _MOST = 1 << 30  # kernels index with 32-bit integers that they derive from these
-_AXIS = (-MAX_NDIMS, MAX_NDIMS - 1)
-_PADDING = (0, 1 << 15)  # kernels are unrolled over paddings: larger ones compile for minutes
-_SIZE = (0, _MOST)
-_STEP = (1, _MOST)
-
 _RANGES: Mapping[str, tuple[int, int]] = {
-    "axes": _AXIS,
-    "axis": _AXIS,
-    "begin_norm_axis": _AXIS,
-    "dilations": _STEP,
-    "dst_shape": _SIZE,
-    "group_shape": _STEP,
-    "groups": _STEP,
-    "kernel": _STEP,
-    "order": _AXIS,
-    "output_padding": _PADDING,
-    "pads_begin": _PADDING,
-    "pads_end": _PADDING,
+    **dict.fromkeys(("axes", "axis", "begin_norm_axis", "order"), (-MAX_NDIMS, MAX_NDIMS - 1)),
+    **dict.fromkeys(("dilations", "group_shape", "groups", "kernel", "strides"), (1, _MOST)),
+    **dict.fromkeys(("dst_shape", "sizes", "src_shape", "weights_shape"), (0, _MOST)),
+    # Kernels are unrolled over paddings: larger ones compile for minutes.
+    **dict.fromkeys(("output_padding", "pads_begin", "pads_end"), (0, 1 << 15)),
     "shape": (-1, 1 << 60),
-    "sizes": _SIZE,
-    "src_shape": _SIZE,
-    "strides": _STEP,
-    "weights_shape": _SIZE,
 }
 """The smallest and the largest value of an attribute, or of each of its entries."""
 
@@ -52,13 +36,8 @@ _MOST_DIMS = 5  # the most dims for which the kernels of `_UP_TO_FIVE_DIMS` have
 _UP_TO_FIVE_DIMS = (
     with_attribute("pads_begin")
     | with_attribute("sizes")
-    | {
-        "BatchNormForwardTraining",
-        "BatchNormInference",
-        "BatchNormTrainingBackward",
-        "GroupNorm",
-        "Select",
-    }
+    | (with_attribute("epsilon") & with_attribute("data_format"))
+    | {"Select"}
 )
 
 

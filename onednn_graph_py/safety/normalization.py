@@ -3,6 +3,7 @@
 import math
 
 from ..machine import Conditions
+from ..ops.lookup import with_attribute
 from .calls import Op
 from .defect import APART, OUT_OF_BOUNDS, WRONG, Answer, Hit, Needs, Where, defect, unmeasured
 from .facts import BINARY, aligned, operands
@@ -118,17 +119,7 @@ def batch_norm_gradient_of_one_output(group: Group, op: Op, conditions: Conditio
     return len(op.outputs) == 1
 
 
-_WITH_PARAMETERS = {
-    "BatchNormForwardTraining",
-    "BatchNormInference",
-    "BatchNormTrainingBackward",
-    "DynamicDequantize",
-    "DynamicQuantize",
-    "GroupNorm",
-    "LayerNorm",
-    "LayerNormBackward",
-    "RMSNorm",
-}
+_WITH_PARAMETERS = with_attribute("epsilon") | {"DynamicDequantize", "DynamicQuantize"}
 
 
 @defect(

@@ -15,10 +15,7 @@ from .resize import resized
 
 # The data types that may replace one, the simplest first.
 _PLAINER: Mapping[str, tuple[str, ...]] = {
-    "f16": ("f32",),
-    "bf16": ("f32",),
-    "f8_e4m3": ("f32",),
-    "f8_e5m2": ("f32",),
+    **dict.fromkeys(("f16", "bf16", "f8_e4m3", "f8_e5m2"), ("f32",)),
     "u4": ("u8", "s8"),
     "s4": ("s8",),
     "u8": ("s8",),
