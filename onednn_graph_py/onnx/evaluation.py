@@ -23,23 +23,11 @@ MOST_WORK = 1 << 30
 
 _PYTHON = 300  # how much longer a loop of Python takes for an element than NumPy
 
-LOOPS = frozenset(
-    {
-        "CausalConvWithState",
-        "Col2Im",
-        "GatherND",
-        "GlobalLpPool",
-        "GlobalMaxPool",
-        "LRN",
-        "LinearAttention",
-        "ReverseSequence",
-        "Scatter",
-        "ScatterElements",
-        "ScatterND",
-        "TensorScatter",
-        "TfIdfVectorizer",
-    }
-)
+LOOPS = frozenset({
+    "CausalConvWithState", "Col2Im", "GatherND", "GlobalLpPool", "GlobalMaxPool", "LRN",
+    "LinearAttention", "ReverseSequence", "Scatter", "ScatterElements", "ScatterND",
+    "TensorScatter", "TfIdfVectorizer",
+})  # fmt: skip
 """Ops whose reference visits each element in Python; those of other domains than ONNX's do."""
 
 
@@ -122,32 +110,11 @@ QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLi
 DRAWN = frozenset({"Bernoulli", "Multinomial", "Dropout"})
 """Ops that draw numbers at each call, besides those whose names begin with Random."""
 
-SLOW = frozenset(
-    {
-        "Conv",
-        "ConvTranspose",
-        "ConvInteger",
-        "DeformConv",
-        "QLinearConv",
-        "LSTM",
-        "GRU",
-        "RNN",
-        "Resize",
-        "Upsample",
-        "GridSample",
-        "RoiAlign",
-        "MaxPool",
-        "AveragePool",
-        "LpPool",
-        "MaxUnpool",
-        "DFT",
-        "STFT",
-        "Attention",
-        "NonMaxSuppression",
-        "ImageDecoder",
-        "RegexFullMatch",
-    }
-)
+SLOW = frozenset({
+    "Conv", "ConvTranspose", "ConvInteger", "DeformConv", "QLinearConv", "LSTM", "GRU", "RNN",
+    "Resize", "Upsample", "GridSample", "RoiAlign", "MaxPool", "AveragePool", "LpPool", "MaxUnpool",
+    "DFT", "STFT", "Attention", "NonMaxSuppression", "ImageDecoder", "RegexFullMatch",
+})  # fmt: skip
 """Ops whose reference is a loop in Python, or takes time and memory that dims do not tell; they run
 as those on other numbers do."""
 
@@ -155,20 +122,10 @@ MISTAKEN = frozenset({"BatchNormalization", "LRN"})
 """Ops whose reference computes something else: it moves statistics before opset 14, and sums over
 channels for as many as there are images."""
 
-MOVES = frozenset(
-    {
-        "Reshape",
-        "Flatten",
-        "Squeeze",
-        "Unsqueeze",
-        "Transpose",
-        "Expand",
-        "Slice",
-        "Split",
-        "Identity",
-        "Gather",
-    }
-)
+MOVES = frozenset({
+    "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Expand", "Slice", "Split",
+    "Identity", "Gather",
+})  # fmt: skip
 """Ops that touch no element; a region of nothing else is worth nothing."""
 
 TYPED = frozenset({"BitCast", "CastLike"})  # ops that read the type of an operand

@@ -17,19 +17,9 @@ MOVES = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "MaxPool")
 """Ops that make no new numbers."""
 
 FUSED = (
-    "Add",
-    "Relu",
-    "Sigmoid",
-    "Tanh",
-    "Clip",
-    "LeakyRelu",
-    "Elu",
-    "HardSwish",
-    "HardSigmoid",
-    "Gelu",
-    "Abs",
-    "Mish",
-)
+    "Add", "Relu", "Sigmoid", "Tanh", "Clip", "LeakyRelu", "Elu", "HardSwish", "HardSigmoid",
+    "Gelu", "Abs", "Mish",
+)  # fmt: skip
 """Ops that oneDNN computes together with a product before them."""
 
 

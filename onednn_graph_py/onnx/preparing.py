@@ -20,18 +20,10 @@ from .loading import subgraphs
 from .options import Most, Options
 from .tensors import Tensor, dtype_of
 
-QUANTIZED = frozenset(
-    {
-        "QuantizeLinear",
-        "DequantizeLinear",
-        "DynamicQuantizeLinear",
-        "MatMulInteger",
-        "ConvInteger",
-        "MatMulNBits",
-        "DynamicQuantizeMatMul",
-        "MatMulIntegerToFloat",
-    }
-)
+QUANTIZED = frozenset({
+    "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "ConvInteger",
+    "MatMulNBits", "DynamicQuantizeMatMul", "MatMulIntegerToFloat",
+})  # fmt: skip
 
 
 def rewrite(model: ir.Model, options: Options) -> bool:

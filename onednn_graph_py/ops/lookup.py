@@ -23,8 +23,6 @@ def row(kind: str) -> OpSchema:
 def with_trait(*words: str) -> frozenset[str]:
     """Return the kinds that have all these traits.
 
-    Examples
-    --------
     >>> sorted(with_trait("moves"))
     ['Reorder', 'StaticReshape', 'StaticTranspose']
     """
@@ -35,8 +33,6 @@ def with_trait(*words: str) -> frozenset[str]:
 def with_attribute(name: str) -> frozenset[str]:
     """Return the kinds that have an attribute of this name.
 
-    Examples
-    --------
     >>> sorted(with_attribute("zps"))
     ['Dequantize', 'Quantize']
     """

@@ -78,9 +78,7 @@ def channel_scales_of_convolution(group: Group, op: Op, conditions: Conditions) 
 
 
 @defect(
-    f"{_PER_CHANNEL} product's result",
-    Needs(_QUANTIZE, fused=True, beside=PRODUCTS),
-    Where((3, 9)),
+    f"{_PER_CHANNEL} product's result", Needs(_QUANTIZE, fused=True, beside=PRODUCTS), Where((3, 9))
 )
 def channel_scales_of_product(group: Group, op: Op, conditions: Conditions) -> Answer:
     return _quantizes_channels(group, op)

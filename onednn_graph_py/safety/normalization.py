@@ -94,12 +94,9 @@ def operand_behind_quantized_norm(group: Group, op: Op, conditions: Conditions) 
 
 
 _FILLED = {
-    "BatchNormForwardTraining",
-    "BatchNormTrainingBackward",
-    "LayerNorm",
-    "LayerNormBackward",
+    "BatchNormForwardTraining", "BatchNormTrainingBackward", "LayerNorm", "LayerNormBackward",
     "PReLUBackward",
-}
+}  # fmt: skip
 """Ops with results that have elements where the source has none, such as sums over a batch."""
 
 

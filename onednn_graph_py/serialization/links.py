@@ -93,8 +93,6 @@ def tag_of(strides: Sequence[int], ndims: int) -> str:
     - `strides`: in elements. The order is row-major if one is unknown or 0, or if there are not
       `ndims`.
 
-    Examples
-    --------
     >>> tag_of((16, 1, 8, 2), 4)
     'acdb'
     """
@@ -110,8 +108,6 @@ def strides_of(shape: Sequence[int], tag: str = "") -> tuple[int, ...]:
     - raises `InvalidArgumentsError`: the tag does not have each of the alphabet's first letters
       once, one for each dim
 
-    Examples
-    --------
     >>> strides_of((1, 2, 2, 4), "acdb")
     (16, 1, 8, 2)
     """

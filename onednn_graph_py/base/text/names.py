@@ -27,8 +27,6 @@ def printable(text: str, but: str = "\n") -> str:
 
     - `but`: characters that stay as they are
 
-    Examples
-    --------
     >>> printable("a\x1b[31mé")
     'a\\x1b[31mé'
     """
@@ -38,8 +36,6 @@ def printable(text: str, but: str = "\n") -> str:
 def shortened(names: Sequence[str], most: int) -> list[str]:
     """Return all names, or the first of them and the number of the others.
 
-    Examples
-    --------
     >>> shortened(["MatMul", "Add", "ReLU"], 2)
     ['MatMul', '2 more']
     """

@@ -14,8 +14,6 @@ def counted(count: int, what: str) -> str:
 def bytes_text(size: int) -> str:
     """Format a size with its unit.
 
-    Examples
-    --------
     >>> bytes_text(12), bytes_text(5 << 20)
     ('12 bytes', '5.0 MiB')
     """
@@ -37,8 +35,6 @@ def gib_text(size: float) -> str:
 def seconds_text(seconds: float | None) -> str:
     """Format a time with three digits and its unit; None becomes an empty string.
 
-    Examples
-    --------
     >>> seconds_text(0.012345), seconds_text(4.5e-6)
     ('12.3 ms', '4.5 µs')
     """

@@ -22,8 +22,6 @@ def joined(parts: Iterable[str], by: str = "") -> Markup:
 def element(name: str, *content: str, **attributes: str) -> Markup:
     """Make an element of text and `Markup`; empty attributes are left out.
 
-    Examples
-    --------
     >>> element("td", "a < b", style="color:red", title="")
     '<td style="color:red">a &lt; b</td>'
     """
@@ -36,8 +34,6 @@ def text_table(
 ) -> list[str]:
     """Return lines of aligned columns; those in `right` are aligned to the right, for numbers.
 
-    Examples
-    --------
     >>> text_table([("op", "ms"), ("MatMul", "12.5"), ("Add", "3")], right=[1])
     ['op        ms', 'MatMul  12.5', 'Add        3']
     """

@@ -21,12 +21,7 @@ _PACKED = ("s4", "u4")
 _ALIGNMENT = 64
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
-_LIBC.mmap.argtypes = [
-    ctypes.c_void_p,
-    ctypes.c_size_t,
-    *[ctypes.c_int] * 3,
-    ctypes.c_int64,
-]
+_LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64]
 _LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _FLOATS = ("f32", "bf16", "f16", "f8_e4m3", "f8_e5m2")
 ARRAY_DTYPES = {**NUMPY_DTYPES, **HOST_DTYPES}

@@ -100,8 +100,6 @@ def is_whole(shape: Sequence[int]) -> bool:
 def bytes_of(dtype: str, shape: Sequence[int]) -> int | None:
     """Return the bytes of a tensor's elements, packed if 4-bit; None if a dim is unknown.
 
-    Examples
-    --------
     >>> bytes_of("f32", (2, 3)), bytes_of("s4", (3,)), bytes_of("f32", (-1, 3))
     (24, 2, None)
     """

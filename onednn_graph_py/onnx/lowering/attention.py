@@ -102,9 +102,7 @@ def _mask(call: Call, query: Value, key: Value, new: int) -> tuple[Mask, Causal]
         return _with(call, given, call.b.constant(seen(lengths - queries, lengths), "f32")), None
     batch = (query.shape or ())[0]
     made = call.b.call(
-        partial(seen_of, seen, queries),
-        call.value(6),
-        outputs=[((batch, 1, queries, keys), "f32")],
+        partial(seen_of, seen, queries), call.value(6), outputs=[((batch, 1, queries, keys), "f32")]
     )
     return _with(call, given, made), None
 
@@ -126,13 +124,7 @@ def _with(call: Call, given: Mask, added: Value) -> Mask:
 
 
 def _by_steps(
-    call: Call,
-    query: Value,
-    key: Value,
-    value: Value,
-    mask: Mask,
-    causal: Causal,
-    scale: float,
+    call: Call, query: Value, key: Value, value: Value, mask: Mask, causal: Causal, scale: float
 ) -> tuple[Value, Value]:
     """Return the attention and its scores, for what `sdpa` does not have."""
     b, dtype = call.b, query.dtype
@@ -162,12 +154,7 @@ def _by_steps(
     if isinstance(mask, Value) and mask.dtype != "boolean":
         mask = call.cast(mask, "f32")
     scores, factor, attrs = masks.applied(
-        scores,
-        masks.checked(mask, heads, b, ("f32",)),
-        heads,
-        causal=causal,
-        zero=True,
-        name=None,
+        scores, masks.checked(mask, heads, b, ("f32",)), heads, causal=causal, zero=True, name=None
     )
     if mode == 2 and factor is not None:
         raise NotLowered("before oneDNN 3.8 its scores are not those that are returned")

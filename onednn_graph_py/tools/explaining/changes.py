@@ -16,22 +16,12 @@ def called(node: Node) -> str:
 
 @dataclass(frozen=True)
 class Change:
-    """One change of a graph, and its effect on fusion.
+    """One change of a graph, and its effect on fusion."""
 
-    Parameters
-    ----------
-    description : str
-        An instruction, such as ``set auto_broadcast of Add 'sum' to none``.
-    edit : Edit
-    exact : bool
-        Whether the changed graph computes the same, except for rounding.
-    result : str
-        The effect, such as ``fuses with ReLU 'act'`` or ``supported``; empty if it was not tried.
-    """
-
-    description: str
+    description: str  # an instruction, such as ``set auto_broadcast of Add 'sum' to none``
     edit: Edit = field(repr=False, compare=False)
-    exact: bool = True
+    exact: bool = True  # whether the changed graph computes the same, except for rounding
+    # the effect, such as ``fuses with ReLU 'act'`` or ``supported``; empty if it was not tried
     result: str = ""
 
     def apply(self, builder: GraphBuilder) -> GraphBuilder:

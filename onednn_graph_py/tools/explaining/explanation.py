@@ -35,8 +35,6 @@ _LONGEST_OPS = 60
 def rate_text(rate: float | None, peak: float | None) -> str:
     """Format a rate in units of 1e9 a second, with its share of the peak.
 
-    Examples
-    --------
     >>> rate_text(2.5e11, 5e11), rate_text(2.5e11, None)
     ('250 (50%)', '250')
     """

@@ -14,8 +14,6 @@ Status = Literal["oneDNN", "unsupported", "host", "reference", "view", "constant
 def layout_text(shape: Sequence[int], strides: Sequence[int]) -> str:
     """Return the strides, in elements, as text; empty if they are row-major.
 
-    Examples
-    --------
     >>> layout_text((2, 3), (3, 1)), layout_text((2, 3), (1, 2))
     ('', 'strides 1x2')
     """
@@ -110,15 +108,8 @@ class Drawing:
 # white, so that grey lines are visible on it, in the order in which neighbours differ most for
 # colour-blind readers.
 FILLS = (
-    "#ADCCEB",
-    "#F5EBB8",
-    "#8FD6C2",
-    "#CCCC66",
-    "#C2EBFF",
-    "#F5B8A3",
-    "#D6E085",
-    "#FFCCD6",
-)
+    "#ADCCEB", "#F5EBB8", "#8FD6C2", "#CCCC66", "#C2EBFF", "#F5B8A3", "#D6E085", "#FFCCD6",
+)  # fmt: skip
 _NOT_ONEDNN = "#DDDDDD"
 
 TEXT = "#000000"

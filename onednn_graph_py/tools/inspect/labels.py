@@ -17,8 +17,6 @@ _SHOWN_TENSORS = 3
 def visible(name: str, longest: int = _LONGEST) -> str:
     r"""Return a name with only visible characters, on one line; a long one without its middle.
 
-    Examples
-    --------
     >>> visible("a\nb"), visible("x" * 100, 9)
     ('a\\nb', 'xxxx…xxxx')
     """
@@ -31,8 +29,6 @@ def visible(name: str, longest: int = _LONGEST) -> str:
 def kinds_text(kinds: Sequence[str]) -> str:
     """Return the kinds of ops that follow each other; repetitions are written once.
 
-    Examples
-    --------
     >>> kinds_text(["MatMul", "Add", "ReLU"] * 12)
     '(MatMul + Add + ReLU) x12'
     >>> kinds_text(["MatMul", "Add", "Add"])

@@ -132,8 +132,6 @@ def escaped(line: str) -> str:
     Colons are escaped since Mermaid edits lines that look like its ``style`` statements; Markdown
     is escaped since Mermaid reads labels as Markdown.
 
-    Examples
-    --------
     >>> escaped('say "hi"'), escaped("a_b/c"), escaped("_a_")
     ('say #34;hi#34;', 'a_b/c', '#95;a#95;')
     """

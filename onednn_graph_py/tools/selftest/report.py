@@ -15,16 +15,8 @@ from .questions import SLOW, Answer, Verdict
 _SHOWN_SLOW = 11
 
 _HEADINGS = (
-    "family",
-    "cases",
-    "wrong",
-    "crashed",
-    "avoided",
-    "slow",
-    "refused",
-    "NumPy",
-    "seconds",
-)
+    "family", "cases", "wrong", "crashed", "avoided", "slow", "refused", "NumPy", "seconds",
+)  # fmt: skip
 
 
 @dataclass

@@ -66,8 +66,6 @@ _LISTS = re.compile(r"#([ ,x]*#)+")
 def signature_of(error: BaseException) -> str:
     """Return an error's text without places, names and numbers, which change with shrinking.
 
-    Examples
-    --------
     >>> signature_of(ValueError("graph[3]: op 7 'fc' (MatMul): 2x8 does not fit 4x16x5"))
     'ValueError: : op # ~ (MatMul): # does not fit #'
     """
