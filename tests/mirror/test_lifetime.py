@@ -333,7 +333,8 @@ leaving(X)
 
 def test_a_dump_of_all_threads_during_calls_disturbs_none():
     # faulthandler's own thread and its signal handlers read the frames of threads that run on,
-    # which ends CPython 3.11 now and then, without this package too. Here a thread dumps that holds the GIL, so that the others stand still.
+    # which ends CPython 3.11 now and then, without this package too. Here a thread dumps that holds
+    # the GIL, so that the others stand still.
     done = python(
         MODELS
         + """
