@@ -3,6 +3,7 @@
 import math
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,14 +21,10 @@ def _quotient(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
     return made if rounding_mode is None else np.trunc(made)
 
 
-def _over(function: Callable[..., Any]) -> Callable[..., Array]:
-    """Return a reduction of NumPy with torch's arguments."""
-
-    def reduced(x: Array, dim: Any = None, keepdim: bool = False) -> Array:
-        axis = dim if dim is None else tuple(np.atleast_1d(dim))
-        return np.asarray(function(x, axis=axis, keepdims=keepdim))
-
-    return reduced
+def _over(function: Callable[..., Any], x: Array, dim: Any = None, keepdim: bool = False) -> Array:
+    """Reduce by a function of NumPy."""
+    axis = dim if dim is None else tuple(np.atleast_1d(dim))
+    return np.asarray(function(x, axis=axis, keepdims=keepdim))
 
 
 def _concatenate(arrays: Any, dim: int = 0) -> Array:
@@ -211,8 +208,8 @@ HOST: dict[str, Callable[..., Any]] = {
     "max": _largest,
     "topk": _top,
     "adaptive_avg_pool2d": _averaged,
-    "any": _over(np.any),
-    "all": _over(np.all),
+    "any": partial(_over, np.any),
+    "all": partial(_over, np.all),
     "_to_copy": lambda x, *rest: x,
     "type_as": lambda x, like: x,
     "scalar_tensor": np.asarray,
@@ -234,7 +231,7 @@ HOST: dict[str, Callable[..., Any]] = {
     "diff": _difference,
     "rsub": lambda x, y, alpha=1: y - x * alpha,
     "div": _quotient,
-    "sum": _over(np.sum),
+    "sum": partial(_over, np.sum),
     "upsample_nearest2d": lambda x, size, *scales: _upsampled(x, size, None, *scales),
     "upsample_bilinear2d": _upsampled,
     "grid_sampler_2d": _sampled,

@@ -1,6 +1,7 @@
 """Ops on integers: products of what a call rounds, and ops with scales, spelled out as floats."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -338,36 +339,22 @@ def _attention(edits: Edits, node: ir.Node) -> ir.Value | None:
     return edits.before(node, "Attention", inputs, _attributes(node), 1, "com.microsoft")
 
 
-def _binary(op_type: str) -> Rewrite:
-    def rewrite(edits: Edits, node: ir.Node) -> ir.Value | None:
-        x, y = _dequantized(edits, node, 0), _dequantized(edits, node, 3)
-        if x is None or y is None:
-            return None
-        return _quantized(edits, node, edits.before(node, op_type, [x, y], version=14), (6, 7))
-
-    return rewrite
+def _binary(op_type: str, edits: Edits, node: ir.Node) -> ir.Value | None:
+    x, y = _dequantized(edits, node, 0), _dequantized(edits, node, 3)
+    if x is None or y is None:
+        return None
+    return _quantized(edits, node, edits.before(node, op_type, [x, y], version=14), (6, 7))
 
 
-def _unary(op_type: str) -> Rewrite:
-    """Return the rewrite of an op of one tensor; some can have channels last."""
-
-    def rewrite(edits: Edits, node: ir.Node) -> ir.Value | None:
-        if integer(node, "channels_last"):
-            return None
-        x = _dequantized(edits, node, 0)
-        if x is None:
-            return None
-        version = node.attributes.get("opset")
-        made = edits.before(
-            node,
-            op_type,
-            [x],
-            _attributes(node, "channels_last", "opset"),
-            None if version is None else version.as_int(),
-        )
-        return _quantized(edits, node, made, (3, 4))
-
-    return rewrite
+def _unary(op_type: str, edits: Edits, node: ir.Node) -> ir.Value | None:
+    """Rewrite an op of one tensor; some can have channels last."""
+    x = None if integer(node, "channels_last") else _dequantized(edits, node, 0)
+    if x is None:
+        return None
+    version = node.attributes.get("opset")
+    attributes = _attributes(node, "channels_last", "opset")
+    of = None if version is None else version.as_int()
+    return _quantized(edits, node, edits.before(node, op_type, [x], attributes, of), (3, 4))
 
 
 def _concat(edits: Edits, node: ir.Node) -> ir.Value | None:
@@ -410,13 +397,13 @@ REWRITES: dict[tuple[str, str], Rewrite] = {
     ("com.microsoft", "NhwcMaxPool"): _move,
     ("com.microsoft", "QGemm"): _gemm,
     ("com.microsoft", "QAttention"): _attention,
-    ("com.microsoft", "QLinearAdd"): _binary("Add"),
-    ("com.microsoft", "QLinearMul"): _binary("Mul"),
-    ("com.microsoft", "QLinearGlobalAveragePool"): _unary("GlobalAveragePool"),
-    ("com.microsoft", "QLinearAveragePool"): _unary("AveragePool"),
-    ("com.microsoft", "QLinearSigmoid"): _unary("Sigmoid"),
-    ("com.microsoft", "QLinearLeakyRelu"): _unary("LeakyRelu"),
-    ("com.microsoft", "QLinearSoftmax"): _unary("Softmax"),
+    ("com.microsoft", "QLinearAdd"): partial(_binary, "Add"),
+    ("com.microsoft", "QLinearMul"): partial(_binary, "Mul"),
+    ("com.microsoft", "QLinearGlobalAveragePool"): partial(_unary, "GlobalAveragePool"),
+    ("com.microsoft", "QLinearAveragePool"): partial(_unary, "AveragePool"),
+    ("com.microsoft", "QLinearSigmoid"): partial(_unary, "Sigmoid"),
+    ("com.microsoft", "QLinearLeakyRelu"): partial(_unary, "LeakyRelu"),
+    ("com.microsoft", "QLinearSoftmax"): partial(_unary, "Softmax"),
     ("com.microsoft", "QLinearConcat"): _concat,
     ("com.microsoft", "QuantizeLinear"): _standard,
     ("com.microsoft", "DequantizeLinear"): _standard,

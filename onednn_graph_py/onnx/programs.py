@@ -75,7 +75,7 @@ class Programs:
         self.general: list[Program] = []
         self.failures: list[str] = []
         self.tails: dict[Any, tuple[Island, list[ir.Value], list[ir.Value]]] = {}
-        self._weights = weights
+        self.weights = weights
         self.options = options
         self._unknown = unknown
         self._entries: OrderedDict[tuple[Shape, ...], Entry] = OrderedDict()
@@ -174,7 +174,7 @@ class Programs:
             rival.keep(shapes, REGIONS, whole.pace if whole and slower is not None else None)
             return None
         section = replace(self.section, slower=slower)
-        others = Programs(section, self._weights, self.options, self.name, self._unknown)
+        others = Programs(section, self.weights, self.options, self.name, self._unknown)
         mixed = others.entry(shapes)
         ours = partial(mixed.direct, *arrays) if mixed.direct else partial(mixed, arrays)
         mixed.pace = kept.pace if kept else rival.measured(shapes, arrays, ours, 0, REGIONS)
@@ -212,7 +212,7 @@ class Programs:
     def _program(
         self, found: Survey, outputs: Sequence[ir.Value], whole: Island | None = None
     ) -> Program:
-        return Program(self.section, found, outputs, self._weights, self.options, self.name, whole)
+        return Program(self.section, found, outputs, self.weights, self.options, self.name, whole)
 
     def _generalized(self, dims: Mapping[ir.Value, Shape], found: Survey) -> Entry | None:
         """Make a program for all sets of dims; None if that can't be or is not worth it."""
@@ -246,17 +246,11 @@ class Programs:
 
     def _is_worse(self, program: Program, found: Survey) -> bool:
         """Return whether a program for all dims leaves more to islands than one for these would."""
-        trial = Assembly(self.section, found, self._weights, GraphBuilder())
+        trial = Assembly(self.section, found, self.weights, GraphBuilder())
         alone = divided(trial, found)
         parts = len(program.division.parts) - len(alone.parts)
         lost = share(found, alone.reasons) - share(program.found, program.division.reasons)
         return parts > MORE_PARTS or lost > LOST_SHARE
-
-    def rest_of(
-        self, section: Section, unknown: Mapping[ir.Value, Sequence[bool] | None]
-    ) -> Programs:
-        """Return programs for what runs after this section."""
-        return Programs(section, self._weights, self.options, self.name, unknown)
 
 
 def _others(shape: Shape, is_open: Sequence[bool] | None, larger: bool) -> Shape:
@@ -335,5 +329,6 @@ class Tail:
                 unknown: dict[ir.Value, Sequence[bool] | None] = {
                     v: [v not in found] * len(shape_of(at[v])) for v in inputs
                 }
-                self.rest = self._programs.rest_of(later, unknown)
+                of = self._programs
+                self.rest = Programs(later, of.weights, of.options, of.name, unknown)
             return self.rest

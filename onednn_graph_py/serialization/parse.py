@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from .._core import MAX_NDIMS, UNKNOWN_DIM
@@ -125,14 +126,11 @@ def _string(value: Any, place: str) -> str:
     return str(value)
 
 
-def _choice(*choices: str) -> Callable[[Any, str], str]:
-    def chosen(value: Any, place: str) -> str:
-        text = _string(value, place)
-        if text not in choices:
-            raise _refuse(place, f"one of {', '.join(choices)}", value)
-        return text
-
-    return chosen
+def _choice(choices: Sequence[str], value: Any, place: str) -> str:
+    text = _string(value, place)
+    if text not in choices:
+        raise _refuse(place, f"one of {', '.join(choices)}", value)
+    return text
 
 
 def _flag(value: Any, place: str) -> bool:
@@ -190,13 +188,11 @@ def _dims(value: Any, place: str) -> tuple[int, ...]:
 
 
 # The names that oneDNN 3.7 to 3.13 writes; the linked oneDNN may not know all of them.
-_dtype = _choice(
-    *("undef", "f16", "bf16", "f32", "s32", "s8", "u8", "boolean", "f8_e5m2", "f8_e4m3"),
-    *("s4", "u4", "s64"),
-)
-_layout = _choice("undef", "any", "strided", "opaque")
-_property = _choice("undef", "variable", "constant", "host_scalar")
-_engine = _choice("any", "cpu", "gpu")
+_DTYPES = "undef f16 bf16 f32 s32 s8 u8 boolean f8_e5m2 f8_e4m3 s4 u4 s64"
+_dtype = partial(_choice, _DTYPES.split())
+_layout = partial(_choice, ("undef", "any", "strided", "opaque"))
+_property = partial(_choice, ("undef", "variable", "constant", "host_scalar"))
+_engine = partial(_choice, ("any", "cpu", "gpu"))
 
 
 def _tensor(value: Any, place: str) -> TensorRecord:
@@ -258,7 +254,7 @@ def _op(value: Any, place: str) -> OpRecord:
 
 
 _OPTIONAL: dict[str, Callable[[Any, str], Any]] = {
-    "fpmath_mode": _choice("strict", "bf16", "f16", "any", "tf32"),
+    "fpmath_mode": partial(_choice, ("strict", "bf16", "f16", "any", "tf32")),
     "fpmath_mode_apply_to_int": _flag,
     "input_ports": lambda value, place: _tuple(value, place, _id),
     "output_ports": lambda value, place: _tuple(value, place, _id),

@@ -4,6 +4,7 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -43,21 +44,20 @@ def _whole(*args: Any, **kwargs: Any) -> Any:
     return NotImplemented
 
 
-def _whole_unless_it_writes(op: OpOverload) -> Callable[..., Any]:
-    """Return what keeps a normalization whole unless it would hide a change of its statistics."""
-
-    def kept(*args: Any, **kwargs: Any) -> Any:
-        if args[3] is None or not args[5]:
-            return NotImplemented
-        return op._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
-
-    return kept
+def _whole_unless_it_writes(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
+    """Keep a normalization whole unless it would hide a change of its statistics."""
+    if args[3] is None or not args[5]:
+        return NotImplemented
+    return op._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
 
 
 def whole() -> AbstractContextManager[None]:
     """Return a context in which the ops in `KEPT` stay whole."""
     made: AbstractContextManager[None] = _override_composite_implicit_decomp(
-        {**dict.fromkeys(KEPT, _whole), **{op: _whole_unless_it_writes(op) for op in NORMS}}
+        {
+            **dict.fromkeys(KEPT, _whole),
+            **{op: partial(_whole_unless_it_writes, op) for op in NORMS},
+        }
     )
     return made
 

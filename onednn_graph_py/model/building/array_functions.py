@@ -403,25 +403,15 @@ _ROWS: list[tuple[str, str, Callable[..., Any]]] = [
             "Tanh": "tanh",
         }.items()
     ),
-    *(
-        (kind, names, partial(_reduced, kind))
-        for kind, names in {
-            "ReduceL2": "linalg.vector_norm",
-            "ReduceMean": "mean",
-            "ReduceProd": "prod",
-            "ReduceSum": "sum",
-        }.items()
-    ),
-    *(
-        ("a view", names, partial(_reordered, names.partition(" ")[0]))
-        for names in (
-            "matrix_transpose linalg.matrix_transpose",
-            "moveaxis",
-            "rollaxis",
-            "swapaxes",
-            "transpose permute_dims",
-        )
-    ),
+    ("ReduceL2", "linalg.vector_norm", partial(_reduced, "ReduceL2")),
+    ("ReduceMean", "mean", partial(_reduced, "ReduceMean")),
+    ("ReduceProd", "prod", partial(_reduced, "ReduceProd")),
+    ("ReduceSum", "sum", partial(_reduced, "ReduceSum")),
+    ("a view", "matrix_transpose linalg.matrix_transpose", partial(_reordered, "matrix_transpose")),
+    ("a view", "moveaxis", partial(_reordered, "moveaxis")),
+    ("a view", "rollaxis", partial(_reordered, "rollaxis")),
+    ("a view", "swapaxes", partial(_reordered, "swapaxes")),
+    ("a view", "transpose permute_dims", partial(_reordered, "transpose")),
     *(
         ("a constant", name, partial(_like, name))
         for name in ("empty_like", "full_like", "ones_like", "zeros_like")

@@ -6,6 +6,7 @@ vanish nor saturate. We assume that elements are independent and normally distri
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,12 +83,9 @@ def _product(use: _Use) -> Size:
     return _bounded(mean, math.sqrt(square))
 
 
-def _sum(sign: int) -> Callable[[_Use], Size]:
-    def made(use: _Use) -> Size:
-        one, other = use.given[:2]
-        return _bounded(one.mean + sign * other.mean, math.hypot(one.deviation, other.deviation))
-
-    return made
+def _sum(use: _Use, sign: int = 1) -> Size:
+    one, other = use.given[:2]
+    return _bounded(one.mean + sign * other.mean, math.hypot(one.deviation, other.deviation))
 
 
 def _multiply(use: _Use) -> Size:
@@ -208,29 +206,24 @@ _RULES: Mapping[str, Callable[[_Use], Size]] = {
     **dict.fromkeys(with_trait("rectifies"), _rectified),
     **dict.fromkeys(with_trait("dequantizes"), _dequantize),
     **dict.fromkeys(with_trait("quantizes"), _quantize),
+    **dict.fromkeys(("Concat", "Maximum", "Minimum"), _any_of),
+    **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceMean", "ReduceSum"), _reduced),
     "Abs": _rectified,
-    "Add": _sum(1),
+    "Add": _sum,
     "AvgPool": _mean_of_window,
-    "BiasAdd": _sum(1),
+    "BiasAdd": _sum,
     "Clamp": _clamp,
-    "Concat": _any_of,
     "Divide": _divide,
     "Exp": _exponential,
     "HardSigmoid": _constantly(0.5, 0.25),
     "MaxPool": _largest_of_window,
-    "Maximum": _any_of,
-    "Minimum": _any_of,
     "Multiply": _multiply,
-    "ReduceL1": _reduced,
-    "ReduceL2": _reduced,
-    "ReduceMean": _reduced,
-    "ReduceSum": _reduced,
     "Select": _selected,
     "Sigmoid": _constantly(0.5, 0.25),
     "SoftMax": _probabilities,
     "Sqrt": _root,
     "Square": _square,
-    "Subtract": _sum(-1),
+    "Subtract": partial(_sum, sign=-1),
     "Tanh": _constantly(0.0, 0.7),
 }
 

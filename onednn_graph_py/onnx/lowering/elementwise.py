@@ -24,15 +24,11 @@ def _rows(inputs: int, rows: Mapping[str, Callable[..., Value]], domain: str = "
         lowers(op_type, domain=domain)(partial(lowered, function))
 
 
-def _method(name: str, **attributes: float) -> Callable[..., Value]:
-    """Return a method of the builder, with ONNX's defaults of the attributes."""
-
-    def function(call: Call, *values: Value) -> Value:
-        given = {name: float(call.attribute(name, d)) for name, d in attributes.items()}
-        made: Value = getattr(call.b, name)(*values, **given)
-        return made
-
-    return function
+def _method(name: str, call: Call, *values: Value, **attributes: float) -> Value:
+    """Call a method of the builder; `attributes` have ONNX's defaults."""
+    given = {name: float(call.attribute(name, d)) for name, d in attributes.items()}
+    made: Value = getattr(call.b, name)(*values, **given)
+    return made
 
 
 def _celu(call: Call, x: Value) -> Value:
@@ -80,17 +76,17 @@ def _pow(call: Call, x: Value) -> Value:
 _rows(
     1,
     {
-        **{op_type: _method(name) for name, _, op_type in ELEMENTWISE},
+        **{op_type: partial(_method, name) for name, _, op_type in ELEMENTWISE},
         "Celu": _celu,
         "Clip": _clip,
-        "Elu": _method("elu", alpha=1.0),
+        "Elu": partial(_method, "elu", alpha=1.0),
         "Gelu": _gelu,
-        "HardSigmoid": _method("hard_sigmoid", alpha=0.2, beta=0.5),
-        "LeakyRelu": _method("leaky_relu", alpha=0.01),
+        "HardSigmoid": partial(_method, "hard_sigmoid", alpha=0.2, beta=0.5),
+        "LeakyRelu": partial(_method, "leaky_relu", alpha=0.01),
         "Neg": lambda call, x: call.times(x, -1.0),
         "Pow": _pow,
         "Selu": _selu,
-        "Softplus": _method("softplus"),
+        "Softplus": partial(_method, "softplus"),
         "Softsign": lambda call, x: call.b.divide(x, call.b.abs(x) + 1.0),
         "Swish": _gated,
     },
@@ -139,17 +135,12 @@ def _folded(method: str, call: Call) -> Value:
     return first
 
 
-_FOLDED = {
-    "Add": "add",
-    "Div": "divide",
-    "Max": "maximum",
-    "Min": "minimum",
-    "Mul": "multiply",
-    "Sub": "subtract",
-    "Sum": "add",
-}
-for _op_type, _name in _FOLDED.items():
-    lowers(_op_type)(partial(_folded, _name))
+lowers("Add", "Sum")(partial(_folded, "add"))
+lowers("Div")(partial(_folded, "divide"))
+lowers("Max")(partial(_folded, "maximum"))
+lowers("Min")(partial(_folded, "minimum"))
+lowers("Mul")(partial(_folded, "multiply"))
+lowers("Sub")(partial(_folded, "subtract"))
 
 
 @lowers("Mean")

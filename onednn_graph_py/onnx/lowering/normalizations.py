@@ -42,21 +42,17 @@ def _over_space(call: Call, method: str) -> Value:
     return reduced(call, method, x, range(2, x.ndim), True)
 
 
-_ROWS: dict[str, Callable[[Call], Value]] = {
-    "GlobalAveragePool": lambda call: _over_space(call, "reduce_mean"),
-    "GlobalMaxPool": lambda call: _over_space(call, "reduce_max"),
-    "ReduceL1": lambda call: _over_axes(call, "reduce_l1"),
-    "ReduceL2": lambda call: _over_axes(call, "reduce_l2"),
-    "ReduceLogSum": lambda call: _over_axes(call, "reduce_sum", after=call.b.log),
-    "ReduceMax": lambda call: _over_axes(call, "reduce_max"),
-    "ReduceMean": lambda call: _over_axes(call, "reduce_mean"),
-    "ReduceMin": lambda call: _over_axes(call, "reduce_min"),
-    "ReduceProd": lambda call: _over_axes(call, "reduce_prod"),
-    "ReduceSum": lambda call: _over_axes(call, "reduce_sum"),
-    "ReduceSumSquare": lambda call: _over_axes(call, "reduce_sum", before=lambda x: x * x),
-}
-for _op_type, _function in _ROWS.items():
-    lowers(_op_type)(_function)
+lowers("GlobalAveragePool")(partial(_over_space, method="reduce_mean"))
+lowers("GlobalMaxPool")(partial(_over_space, method="reduce_max"))
+lowers("ReduceL1")(partial(_over_axes, method="reduce_l1"))
+lowers("ReduceL2")(partial(_over_axes, method="reduce_l2"))
+lowers("ReduceLogSum")(lambda call: _over_axes(call, "reduce_sum", after=call.b.log))
+lowers("ReduceMax")(partial(_over_axes, method="reduce_max"))
+lowers("ReduceMean")(partial(_over_axes, method="reduce_mean"))
+lowers("ReduceMin")(partial(_over_axes, method="reduce_min"))
+lowers("ReduceProd")(partial(_over_axes, method="reduce_prod"))
+lowers("ReduceSum")(partial(_over_axes, method="reduce_sum"))
+lowers("ReduceSumSquare")(partial(_over_axes, method="reduce_sum", before=lambda x: x * x))
 
 
 @lowers("LpNormalization")

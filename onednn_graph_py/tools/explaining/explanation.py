@@ -11,6 +11,7 @@ from ...base.text.names import printable
 from ...base.text.numbers import bytes_text, counted, seconds_text
 from ...base.text.table import element, html_table, joined, text_table
 from ...ops.terms import shape_text
+from ..inspect.drawing import WORDS
 from ..inspect.labels import kinds_text, visible
 from .facts import Kernel, StepFacts, TensorFacts
 from .peaks import Machine
@@ -21,14 +22,6 @@ HEADER = ("step", "ops", "by", "kernel", "time", "share", "GFLOP/s", "GB/s", "bo
 
 NUMBERS = range(4, len(HEADER) - 1)  # the columns of numbers
 
-_BY = {
-    "oneDNN": "oneDNN",
-    "host": "Python",
-    "reference": "NumPy",
-    "view": "not run (view)",
-    "constant": "once (constant)",
-    "unsupported": "NO KERNEL",
-}
 _LONGEST_OPS = 60
 
 
@@ -75,7 +68,7 @@ def cells(number: int, step: StepFacts) -> tuple[str, ...]:
     return (
         str(number),
         visible(ops, _LONGEST_OPS),
-        _BY[step.by],
+        WORDS[step.by][2],
         _main_kernel(step),
         seconds_text(step.seconds) if step.by not in ("view", "constant") else "",
         "" if step.share is None else f"{step.share:.1%}",

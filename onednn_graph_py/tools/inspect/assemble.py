@@ -15,7 +15,7 @@ from ...model.building.value import Value, bytes_of, is_whole
 from ...model.planning import Plan
 from ...model.running.model import CompiledGraph
 from ...ops.terms import Shape, shape_text
-from .drawing import Drawing, Edge, Group, OpNode, Status, Tensor, Terminal, layout_text
+from .drawing import WORDS, Drawing, Edge, Group, OpNode, Status, Tensor, Terminal, layout_text
 
 
 @dataclass
@@ -48,16 +48,6 @@ class Graph:
     notes: list[str] = field(default_factory=list)
 
 
-_REMARKS: Mapping[Status, str] = {
-    "oneDNN": "",
-    "unsupported": ": no kernel in oneDNN",
-    "host": ": host, in Python",
-    "reference": ": reference, in NumPy",
-    "view": ": view, not run",
-    "constant": ": computed once, when compiled",
-}
-
-
 def _runnable(
     groups: Sequence[tuple[Status, list[int]]], ops: Sequence[DrawnOp]
 ) -> list[tuple[Status, list[int]]]:
@@ -81,7 +71,7 @@ def assemble(graph: Graph) -> Drawing:
     ordered = _runnable(graph.groups, graph.ops)
     group_of = {n: i for i, (_, members) in enumerate(ordered) for n in members}
     groups = tuple(
-        Group(f"{graph.what} {i + 1}{_REMARKS[status]}", status)
+        Group(f"{graph.what} {i + 1}{WORDS[status][0]}", status)
         for i, (status, _) in enumerate(ordered)
     )
     nodes = []

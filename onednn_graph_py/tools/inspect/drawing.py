@@ -1,6 +1,6 @@
 """The contents of a diagram in any form: ops, groups, terminals, edges."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,6 +9,16 @@ from ...ops.terms import Shape, shape_text
 
 Status = Literal["oneDNN", "unsupported", "host", "reference", "view", "constant"]
 """A group's implementation: oneDNN, none (no kernel), Python or NumPy; the others don't run."""
+
+WORDS: Mapping[Status, tuple[str, str, str]] = {
+    "oneDNN": ("", "", "oneDNN"),
+    "unsupported": (": no kernel in oneDNN", "unsupported", "NO KERNEL"),
+    "host": (": host, in Python", "Python", "Python"),
+    "reference": (": reference, in NumPy", "NumPy", "NumPy"),
+    "view": (": view, not run", "not run", "not run (view)"),
+    "constant": (": computed once, when compiled", "once", "once (constant)"),
+}
+"""What a status is called after a group's title, in an op's box, and in a table of steps."""
 
 
 def layout_text(shape: Sequence[int], strides: Sequence[int]) -> str:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from ...base.text.names import printable, shortened
 from ...base.text.numbers import bytes_text, counted
-from .drawing import Drawing, Edge, OpNode, Tensor, Terminal
+from .drawing import WORDS, Drawing, Edge, OpNode, Tensor, Terminal
 
 _LONGEST = 48
 _SHOWN_KINDS = 6
@@ -73,14 +73,7 @@ def node_lines(drawing: Drawing, node: OpNode) -> list[str]:
             lines.append(_names(node))
     if node.constants:
         lines.append(f"{counted(node.constants, 'constant')}, {bytes_text(node.constant_bytes)}")
-    marks = {
-        "unsupported": "unsupported",
-        "host": "Python",
-        "reference": "NumPy",
-        "view": "not run",
-        "constant": "once",
-    }
-    mark = marks.get(drawing.status_of(node) or "")
+    mark = WORDS[drawing.status_of(node) or "oneDNN"][1]
     return [*lines, mark] if mark else lines
 
 

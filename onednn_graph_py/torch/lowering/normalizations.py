@@ -17,15 +17,8 @@ aten = torch.ops.aten
 
 
 @lowers(aten.layer_norm.default)
-def _layer_norm(
-    at: Lowering,
-    x: Value,
-    normalized_shape: Sequence[int],
-    weight: Value | None,
-    bias: Value | None,
-    eps: float,
-    *_: Any,
-) -> Value:
+def _layer_norm(at: Lowering, x: Value, normalized_shape: Sequence[int], *more: Any) -> Value:
+    weight, bias, eps, *_ = more
     at.need_float(x)
     if len(normalized_shape) != 1:
         raise NotLowered("oneDNN's LayerNorm has weights of one dim")
@@ -60,15 +53,8 @@ def _rms_norm(
 
 
 @lowers(aten.group_norm.default)
-def _group_norm(
-    at: Lowering,
-    x: Value,
-    groups: int,
-    weight: Value | None,
-    bias: Value | None,
-    eps: float,
-    _: Any,
-) -> Value:
+def _group_norm(at: Lowering, x: Value, groups: int, *more: Any) -> Value:
+    weight, bias, eps, _ = more
     return group_norm(at, x, groups, eps, weight, bias)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,16 +16,6 @@ from ...model.building.value import Value
 from .table import Lowering, NotLowered, each, lowers
 
 aten = torch.ops.aten
-
-
-@lowers(aten.linear.default)
-def _linear(at: Lowering, x: Value, weight: Value, bias: Value | None) -> Value:
-    return _product(at, x, weight, bias, transpose_b=True)
-
-
-@lowers(aten.mm.default, aten.mv.default, aten.bmm.default, aten.matmul.default)
-def _matmul(at: Lowering, x: Value, y: Value) -> Value:
-    return _product(at, x, y)
 
 
 @lowers(aten.addmm.default)
@@ -57,6 +48,10 @@ def _product(
     if x.ndim == 1:
         return _product(at, x[None], y, bias, transpose_b=transpose_b).squeeze(-2)
     return at.b.matmul(x, y, bias, transpose_b=transpose_b)
+
+
+lowers(aten.linear.default)(partial(_product, transpose_b=True))
+lowers(aten.mm.default, aten.mv.default, aten.bmm.default, aten.matmul.default)(_product)
 
 
 # -- convolutions

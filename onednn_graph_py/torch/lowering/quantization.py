@@ -92,19 +92,8 @@ def int4_linear(
     return aten._weight_int4pack_mm_for_cpu(x, packed, group, scales_and_zeros)
 
 
-@lowers(aten._weight_int4pack_mm_for_cpu.default)
+@lowers(aten._weight_int4pack_mm_for_cpu.default, int4_linear)
 def _packed_linear(at: Lowering, x: Value, packed: Any, group: int, scales_and_zeros: Any) -> Value:
-    return _four_bits(at, x, group, "exact")
-
-
-@lowers(int4_linear)
-def _rounded_packed_linear(
-    at: Lowering, x: Value, packed: Any, group: int, scales_and_zeros: Any
-) -> Value:
-    return _four_bits(at, x, group, "int8")
-
-
-def _four_bits(at: Lowering, x: Value, group: int, activations: str) -> Value:
     """Lower a product by packed weights: (integers * scale + zero) for each group of inputs."""
     packed, both = (at.known(at.node.args[i]) for i in (1, 3))
     if packed is None or both is None:
@@ -124,5 +113,5 @@ def _four_bits(at: Lowering, x: Value, group: int, activations: str) -> Value:
         integers.numpy(),
         scales=scales.numpy(),
         zero_points=(-zeros / scales).numpy(),
-        activations=activations,
+        activations="int8" if at.node.target is int4_linear else "exact",
     )
