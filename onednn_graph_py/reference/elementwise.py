@@ -61,6 +61,7 @@ references(
         "LeakyReLU": lambda call, x: np.where(x > 0, x, call.attr("alpha") * x),
         "Log": lambda call, x: np.log(x),
         "Mish": lambda call, x: x * np.tanh(softplus(x)),
+        "PReLU": lambda call, x, slope: np.where(x > 0, x, prelu_slope(call, x, slope) * x),
         "Pow": lambda call, x: np.power(x, call.attr("beta")),
         "ReLU": lambda call, x: np.maximum(x, 0.0),
         "Reciprocal": lambda call, x: 1.0 / x,
@@ -72,11 +73,6 @@ references(
         "Tanh": lambda call, x: np.tanh(x),
     }
 )
-
-
-@reference("PReLU")
-def _prelu(call: Call, x: Array, slope: Array) -> Array:
-    return np.where(x > 0, x, prelu_slope(call, x, slope) * x)
 
 
 def prelu_slope(call: Call, x: Array, slope: Array) -> Array:
@@ -182,6 +178,7 @@ references(
     {
         "Add": lambda call, a, b: a + b,
         "BiasAdd": lambda call, x, bias: x + along_channels(call, bias, x.ndim),
+        "BiasAddBackward": lambda call, dy: np.asarray(dy.sum(batch_axes(call, dy.ndim))),
         "Divide": lambda call, a, b: a / b,
         "GreaterEqual": lambda call, a, b: a >= b,
         "Maximum": lambda call, a, b: np.maximum(a, b),
@@ -192,11 +189,6 @@ references(
         "Subtract": lambda call, a, b: a - b,
     }
 )
-
-
-@reference("BiasAddBackward")
-def _bias_add(call: Call, diff_dst: Array) -> Array:
-    return np.asarray(diff_dst.sum(batch_axes(call, diff_dst.ndim)))
 
 
 _Words = npt.NDArray[np.uint64]

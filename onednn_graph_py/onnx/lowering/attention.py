@@ -166,9 +166,7 @@ def _by_steps(
     return call.cast(made, dtype), call.cast(returned, dtype)
 
 
-@lowers("RotaryEmbedding")
-def _rotary_embedding(call: Call) -> Value:
-    return rotary(call, [_table(call, i) for i in (1, 2)])
+lowers("RotaryEmbedding")(lambda call: rotary(call, [_table(call, i) for i in (1, 2)]))
 
 
 def rotary(call: Call, tables: list[Value]) -> Value:

@@ -141,11 +141,8 @@ lowers("Max")(partial(_folded, "maximum"))
 lowers("Min")(partial(_folded, "minimum"))
 lowers("Mul")(partial(_folded, "multiply"))
 lowers("Sub")(partial(_folded, "subtract"))
-
-
-@lowers("Mean")
-def _mean(call: Call) -> Value:
-    return call.times(_folded("add", call), 1 / len(call))
+lowers("Mean")(lambda call: call.times(_folded("add", call), 1 / len(call)))
+lowers("Identity")(lambda call: call.value(0))
 
 
 @lowers("Where")
@@ -166,11 +163,6 @@ def _cast(call: Call) -> Value:
     if {x.dtype, to} <= {*FLOATS} and not (lacks(x.dtype) or lacks(to)):
         return call.cast(x, to)
     return _step(call, partial(as_type, array_dtype(to)), x)
-
-
-@lowers("Identity")
-def _identity(call: Call) -> Value:
-    return call.value(0)
 
 
 @lowers("Dropout")

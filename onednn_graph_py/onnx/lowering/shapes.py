@@ -14,12 +14,8 @@ from ..host_steps import as_places, elements, padded, padded_shape, taken, taken
 from .table import FLOATS, Call, NotLowered, lowers
 
 
-def looked_up(call: Call) -> Value:
-    """Take slices of input 0 at the places that input 1 has, which a call determines."""
-    return _step(call, taken, taken_shape)
-
-
 def _step(call: Call, take: Callable[..., Any], shape: Callable[..., Any]) -> Value:
+    """Take elements of input 0 at the places that input 1 has, which a call determines."""
     rank = len(call.dims(0))
     if not rank:
         raise NotLowered("the tensor has no dims")
@@ -35,10 +31,7 @@ def _step(call: Call, take: Callable[..., Any], shape: Callable[..., Any]) -> Va
     return made
 
 
-@lowers("GatherElements")
-def _gather_elements(call: Call) -> Value:
-    return _step(call, elements, as_places)
-
+lowers("GatherElements")(partial(_step, take=elements, shape=as_places))
 
 Array = npt.NDArray[Any]
 
@@ -129,9 +122,7 @@ def _transpose(call: Call) -> Value:
     return transposed(call, x, [a % x.ndim for a in order])
 
 
-@lowers("Expand")
-def _expand(call: Call) -> Value:
-    return expanded(call.value(0), call.result_dims[0])
+lowers("Expand")(lambda call: expanded(call.value(0), call.result_dims[0]))
 
 
 @lowers("Tile")
@@ -280,7 +271,7 @@ def _gather(call: Call) -> Value:
     """Take elements at known places that follow each other, which is a view, or look them up."""
     indices = call.known(1)
     if indices is None:
-        return looked_up(call)
+        return _step(call, taken, taken_shape)
     x = call.value(0)
     axis = call.attribute("axis", 0) % max(x.ndim, 1)
     before = (slice(None),) * axis

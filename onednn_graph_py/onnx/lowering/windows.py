@@ -18,9 +18,7 @@ def _pooled(call: Call) -> tuple[Value, Windows]:
     return x, windows_of(call, x.shape or (), kernel)
 
 
-@lowers("MaxPool")
-def _max_pool(call: Call) -> Value:
-    return max_pool(call, *_pooled(call))
+lowers("MaxPool")(lambda call: max_pool(call, *_pooled(call)))
 
 
 @lowers("AveragePool")

@@ -106,16 +106,10 @@ def _where(at: Lowering, condition: Value, x: Value, y: Value) -> Value:
     return chosen(at, condition, at.cast(x, dtype), at.cast(y, dtype))
 
 
-@lowers(aten.masked_fill.Scalar)
-def _masked_fill(at: Lowering, x: Value, mask: Value, number: float) -> Value:
-    return _where(at, mask, at.operand(number, at.dtype, x.ndim), x)
-
-
-@lowers(aten._to_copy.default)
-def _to(at: Lowering, x: Value, *rest: Any, **options: Any) -> Value:
-    return at.cast(x, at.dtype)
-
-
-@lowers(aten.clone.default, aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default)
-def _same(at: Lowering, x: Value, **options: Any) -> Value:
-    return x
+lowers(aten.masked_fill.Scalar)(
+    lambda at, x, mask, number: _where(at, mask, at.operand(number, at.dtype, x.ndim), x)
+)
+lowers(aten._to_copy.default)(lambda at, x, *rest, **options: at.cast(x, at.dtype))
+lowers(aten.clone.default, aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default)(
+    lambda at, x, **options: x
+)

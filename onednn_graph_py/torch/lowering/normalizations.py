@@ -227,9 +227,7 @@ def _resized(at: Lowering, x: Value, mode: str, scales: Sequence[float] | None) 
     return at.b.interpolate(x, mode=mode, sizes=[*after], data_format="NCX")
 
 
-@lowers(aten.upsample_nearest2d.vec)
-def _nearest(at: Lowering, x: Value, size: Any, scales: Sequence[float] | None) -> Value:
-    return _resized(at, x, "nearest", scales)
+lowers(aten.upsample_nearest2d.vec)(lambda at, x, size, scales: _resized(at, x, "nearest", scales))
 
 
 @lowers(aten.upsample_bilinear2d.vec)

@@ -40,9 +40,10 @@ def _squeeze(at: Lowering, x: Value, dim: Any = None) -> Value:
     return x.squeeze([d for d in dims if shape[d] == 1])
 
 
-@lowers(aten.permute.default)
-def _permute(at: Lowering, x: Value, dims: Sequence[int]) -> Value:
-    return transposed(at, x, [d % x.ndim for d in dims])
+lowers(aten.permute.default)(lambda at, x, dims: transposed(at, x, [d % x.ndim for d in dims]))
+lowers(aten.t.default)(lambda at, x: transposed(at, x, range(x.ndim)[::-1]))
+lowers(aten.expand.default)(lambda at, x, size, **options: expanded(x, at.dims))
+lowers(operator.getitem)(lambda at, values, index: values[index])
 
 
 @lowers(aten.transpose.int)
@@ -51,16 +52,6 @@ def _transpose(at: Lowering, x: Value, dim0: int, dim1: int) -> Value:
     if order:
         order[dim0], order[dim1] = order[dim1], order[dim0]
     return transposed(at, x, order)
-
-
-@lowers(aten.t.default)
-def _t(at: Lowering, x: Value) -> Value:
-    return transposed(at, x, range(x.ndim)[::-1])
-
-
-@lowers(aten.expand.default)
-def _expand(at: Lowering, x: Value, size: Sequence[Any], **options: Any) -> Value:
-    return expanded(x, at.dims)
 
 
 @lowers(aten.slice.Tensor)
@@ -159,8 +150,3 @@ def _index_copy(at: Lowering, x: Value, dim: int, index: Any, source: Value) -> 
     step = partial(_index_copied, dim % x.ndim)
     result: Value = at.b.call(step, x, given, source, outputs=[(x.shape or (), x.dtype)])
     return result
-
-
-@lowers(operator.getitem)
-def _item(at: Lowering, values: Sequence[Value], index: int) -> Value:
-    return values[index]
