@@ -50,29 +50,21 @@ def _per_channel(call: Call, weights: Operand) -> int:
     return weights.count() // channels if channels else 0
 
 
-def windows(tensor: str, index: int, weights: str, at: int) -> Work:
-    """Return a function that counts two operations for each use of a weight, and the bias."""
-
-    def count(call: Call) -> int:
-        slid: Operand = getattr(call, tensor)[index]
-        operations = 2 * slid.count() * _per_channel(call, getattr(call, weights)[at])
-        return operations + call.has("bias") * call.output(0).count()
-
-    return count
+def windows(tensor: str, index: int, weights: str, at: int, call: Call) -> int:
+    """Count two operations for each use of a weight by one tensor's elements, and the bias."""
+    slid: Operand = getattr(call, tensor)[index]
+    operations = 2 * slid.count() * _per_channel(call, getattr(call, weights)[at])
+    return operations + call.has("bias") * call.output(0).count()
 
 
 # -- the rest
 
 
-def pool(tensor: str) -> Work:
-    """Return a function that counts each window's sums and division, or its comparisons."""
-
-    def count(call: Call) -> int:
-        pooled = call.output(0) if tensor == "dst" else call.input(tensor == "second")
-        kernel: tuple[int, ...] = call.attr("kernel")
-        return pooled.count() * math.prod(kernel)
-
-    return count
+def pool(tensor: str, call: Call) -> int:
+    """Count each window's sums and division, or its comparisons."""
+    pooled = call.output(0) if tensor == "dst" else call.input(tensor == "second")
+    kernel: tuple[int, ...] = call.attr("kernel")
+    return pooled.count() * math.prod(kernel)
 
 
 def interpolate(call: Call) -> int:

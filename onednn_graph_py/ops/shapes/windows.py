@@ -182,16 +182,16 @@ def max_pool_backward(call: Call) -> list[Shape]:
     return [src.shape]
 
 
-def _resized(call: Call) -> Shape:
-    """Return the shape of the forward op's result for input 0."""
+def interpolate(call: Call) -> list[Shape]:
+    """Infer (N, C, other sizes) from (N, C, sizes)."""
     data = data_of(call, call.input(0))
     scales, sizes = call.attr("scales"), call.attr("sizes")
     if data is None:
         listed = sizes or scales
         if not listed:
-            return None
+            return [None]
         made = sizes or (UNKNOWN,) * len(listed)
-        return Data(UNKNOWN, UNKNOWN, tuple(made)).shape(call)
+        return [Data(UNKNOWN, UNKNOWN, tuple(made)).shape(call)]
     for name, listed in (("scales", scales), ("sizes", sizes)):
         if listed and len(listed) != len(data.spatial):
             call.refuse_shape(
@@ -217,16 +217,11 @@ def _resized(call: Call) -> Shape:
             spatial[i] = int(scaled)
         else:
             spatial[i] = UNKNOWN
-    return Data(data.batch, data.channels, tuple(spatial)).shape(call)
-
-
-def interpolate(call: Call) -> list[Shape]:
-    """Infer (N, C, other sizes) from (N, C, sizes)."""
-    return [_resized(call)]
+    return [Data(data.batch, data.channels, tuple(spatial)).shape(call)]
 
 
 def interpolate_backward(call: Call) -> list[Shape]:
     """Return the shape of src."""
     src = call.input(0)
-    call.input(1).need_shape(_resized(call), f"the forward op's result for {src.name}")
+    call.input(1).need_shape(interpolate(call)[0], f"the forward op's result for {src.name}")
     return [src.shape]

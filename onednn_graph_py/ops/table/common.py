@@ -2,8 +2,6 @@
 
 from ..row import FLOATS, Attribute, Port
 
-T = {"T": FLOATS}  # one data type for all ports
-
 NORM_TYPES = {"T1": FLOATS, "T2": ("f32", "bf16")}
 """Data, and the parameters and statistics of normalization."""
 

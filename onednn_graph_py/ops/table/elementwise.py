@@ -1,36 +1,19 @@
 """Rows of the ops that work on each element of one tensor or two, and of their gradients."""
 
-from collections.abc import Mapping
+from functools import partial
 
 from .. import work
 from ..row import FLOATS, Attribute, Change, Port
 from ..schema import OpSchema
 from ..shapes import elementwise as shapes
-from .common import AUTO_BROADCAST, DATA_FORMAT, DIFF_DST, DIFF_SRC, DST, SRC, USE_DST, T
+from .common import AUTO_BROADCAST, DATA_FORMAT, DIFF_DST, DIFF_SRC, DST, SRC, USE_DST
 
 _UNARY: tuple[str, ...] = ("elementwise", "epilogue")
 _RECTIFIER: tuple[str, ...] = (*_UNARY, "rectifies")
 _SIGMOID: tuple[str, ...] = (*_UNARY, "squashes", "steep")
 
 
-def _forward(
-    kind: str,
-    summary: str,
-    attributes: tuple[Attribute, ...] = (),
-    changes: tuple[Change, ...] = (),
-    notes: tuple[str, ...] = (),
-    traits: tuple[str, ...] = _UNARY,
-) -> OpSchema:
-    return OpSchema(
-        kind,
-        summary,
-        infer=shapes.same,
-        work=work.a_result(1),
-        attributes=attributes,
-        traits=traits,
-        changes=changes,
-        notes=notes,
-    )
+_forward = partial(OpSchema, infer=shapes.same, work=work.a_result(1), traits=_UNARY)
 
 
 def _backward(
@@ -88,31 +71,14 @@ _MIXED_COMBINATIONS = (
 )
 
 
-def _binary(
-    kind: str,
-    summary: str,
-    inputs: tuple[Port, ...] = (Port("src_0"), Port("src_1")),
-    outputs: tuple[Port, ...] = (DST,),
-    types: Mapping[str, tuple[str, ...]] = T,
-    combinations: tuple[str, ...] = (),
-    changes: tuple[Change, ...] = (),
-    traits: tuple[str, ...] = ("elementwise", "binary", "epilogue"),
-) -> OpSchema:
-    return OpSchema(
-        kind,
-        summary,
-        inputs=inputs,
-        outputs=outputs,
-        types=types,
-        infer=shapes.binary,
-        work=work.a_result(1),
-        attributes=(AUTO_BROADCAST,),
-        traits=traits,
-        combinations=combinations,
-        changes=changes,
-    )
-
-
+_binary = partial(
+    OpSchema,
+    inputs=(Port("src_0"), Port("src_1")),
+    infer=shapes.binary,
+    work=work.a_result(1),
+    attributes=(AUTO_BROADCAST,),
+    traits=("elementwise", "binary", "epilogue"),
+)
 _ADD_CHANGES = (
     Change(
         (3, 8),
@@ -129,23 +95,23 @@ _ADD_COMBINATIONS = (*_MIXED_COMBINATIONS, "s32, s32, s32")
 ROWS = (
     _forward("Abs", "The absolute value."),
     _backward("Abs"),
-    _forward("Clamp", "Limits each element to the range from min to max.", _CLAMP),
+    _forward("Clamp", "Limits each element to the range from min to max.", attributes=_CLAMP),
     _backward("Clamp", _CLAMP, "src/dst"),
-    _forward("Elu", "x above 0, alpha * (exp(x) - 1) below 0.", _ELU, traits=_RECTIFIER),
+    _forward("Elu", "x above 0, alpha * (exp(x) - 1) below 0.", attributes=_ELU, traits=_RECTIFIER),
     _backward("Elu", _ELU, "src/dst"),
     _forward("Exp", "e to the power of x.", traits=(*_UNARY, "steep")),
     _forward(
         "GELU",
         "The Gaussian error linear unit: x times the normal distribution's probability below x.",
-        _GELU,
-        _GELU_CHANGES,
+        attributes=_GELU,
+        changes=_GELU_CHANGES,
         traits=_RECTIFIER,
     ),
     _backward("GELU", _GELU, changes=_GELU_CHANGES),
     _forward(
         "HardSigmoid",
         "alpha * x + beta, limited to the range from 0 to 1.",
-        _HARD_SIGMOID,
+        attributes=_HARD_SIGMOID,
         traits=(*_UNARY, "squashes"),
     ),
     _backward("HardSigmoid", _HARD_SIGMOID),
@@ -154,7 +120,7 @@ ROWS = (
     _forward(
         "LeakyReLU",
         "x above 0, alpha * x below 0.",
-        (_required("alpha", "slope below 0", 0.1),),
+        attributes=(_required("alpha", "slope below 0", 0.1),),
         traits=_RECTIFIER,
     ),
     _forward("Log", "The natural logarithm."),
@@ -163,7 +129,7 @@ ROWS = (
     _forward(
         "Pow",
         "x to the power of beta.",
-        (_required("beta", "the exponent", 2.0),),
+        attributes=(_required("beta", "the exponent", 2.0),),
         notes=("No CPU kernel runs it: its partition is never supported.",),
     ),
     OpSchema(
@@ -206,7 +172,9 @@ ROWS = (
     _forward("Round", "The nearest integer; ties go to the even one."),
     _forward("Sigmoid", "1 / (1 + exp(-x)).", traits=_SIGMOID),
     _backward("Sigmoid", first="src/dst"),
-    _forward("SoftPlus", "log(1 + exp(beta * x)) / beta.", _SOFT_PLUS, traits=_RECTIFIER),
+    _forward(
+        "SoftPlus", "log(1 + exp(beta * x)) / beta.", attributes=_SOFT_PLUS, traits=_RECTIFIER
+    ),
     _backward("SoftPlus", _SOFT_PLUS),
     _forward("Sqrt", "The square root."),
     _backward("Sqrt", first="src/dst"),
@@ -255,17 +223,17 @@ ROWS = (
     _binary(
         "Divide",
         "Input 0 divided by input 1.",
-        _MIXED_PORTS,
-        _MIXED_OUTPUT,
-        _MIXED,
+        inputs=_MIXED_PORTS,
+        outputs=_MIXED_OUTPUT,
+        types=_MIXED,
         combinations=_MIXED_COMBINATIONS,
     ),
     _binary(
         "GreaterEqual",
         "Whether input 0 is greater than or equal to input 1.",
-        (Port("src_0", "T1"), Port("src_1", "T1")),
-        (Port("dst", "T2"),),
-        {"T1": _WITH_INTEGERS, "T2": ("boolean",)},
+        inputs=(Port("src_0", "T1"), Port("src_1", "T1")),
+        outputs=(Port("dst", "T2"),),
+        types={"T1": _WITH_INTEGERS, "T2": ("boolean",)},
         traits=("elementwise", "binary"),
     ),
     _binary("Maximum", "The larger of both inputs, element by element."),
@@ -273,9 +241,9 @@ ROWS = (
     _binary(
         "Multiply",
         "The product.",
-        _MIXED_PORTS,
-        _MIXED_OUTPUT,
-        _MIXED,
+        inputs=_MIXED_PORTS,
+        outputs=_MIXED_OUTPUT,
+        types=_MIXED,
         combinations=_MIXED_COMBINATIONS,
     ),
     _binary(

@@ -1,53 +1,46 @@
 """Rows of the reductions, of ops that move elements or quantize them, and of marks."""
 
+from functools import partial
+
 from .. import rules, work
 from ..row import FLOATS, Attribute, Port
 from ..schema import OpSchema
 from ..shapes import elementwise, movement
 
-
-def _reduction(kind: str, summary: str, operations: int = 1) -> OpSchema:
-    return OpSchema(
-        kind,
-        summary,
-        inputs=(Port("src", "T1"), Port("axes", "T2", optional=True)),
-        outputs=(Port("dst", "T1"),),
-        types={"T1": FLOATS, "T2": ("s32",)},
-        infer=movement.reduce,
-        work=work.a_source(operations),
-        traits=("reduces",),
-        sample_attrs={"axes": (1,)},
-        attributes=(
-            Attribute("axes", "s64[]", "the axes to reduce; negative counts from the end"),
-            Attribute("keep_dims", "bool", "whether reduced dims stay, as 1", default=False),
-        ),
-        rules=(rules.axes_once,),
-        notes=(
-            "oneDNN gives the attribute axes a default, so it never reads axes from an input; "
-            "and it does not compile an empty list.",
-        ),
-    )
-
+_reduction = partial(
+    OpSchema,
+    inputs=(Port("src", "T1"), Port("axes", "T2", optional=True)),
+    outputs=(Port("dst", "T1"),),
+    types={"T1": FLOATS, "T2": ("s32",)},
+    infer=movement.reduce,
+    work=work.a_source(1),
+    traits=("reduces",),
+    sample_attrs={"axes": (1,)},
+    attributes=(
+        Attribute("axes", "s64[]", "the axes to reduce; negative counts from the end"),
+        Attribute("keep_dims", "bool", "whether reduced dims stay, as 1", default=False),
+    ),
+    rules=(rules.axes_once,),
+    notes=(
+        "oneDNN gives the attribute axes a default, so it never reads axes from an input; and it "
+        "does not compile an empty list.",
+    ),
+)
 
 _EIGHT_BITS = ("u8", "s8", "f8_e5m2", "f8_e4m3")
-
-
-def _qtype(*allowed: str) -> Attribute:
-    return Attribute(
-        "qtype",
-        "string",
-        "the parts with their own scales",
-        default="per_tensor",
-        allowed=allowed,
-        unchecked=True,
-    )
-
-
+_qtype = partial(
+    Attribute,
+    "qtype",
+    "string",
+    "the parts with their own scales",
+    default="per_tensor",
+    unchecked=True,
+)
 _AXIS = Attribute(
     "axis", "s64", "the channels' axis, for per_channel; negative counts from the end", default=1
 )
 _STATIC = (
-    _qtype("per_tensor", "per_channel"),
+    _qtype(allowed=("per_tensor", "per_channel")),
     _AXIS,
     Attribute(
         "scales", "f32[]", "one for the tensor, or per channel", required=True, example=(0.1,)
@@ -61,8 +54,8 @@ _STATIC_NOTES = (
 
 
 ROWS = (
-    _reduction("ReduceL1", "The sum of absolute values over some axes.", 2),
-    _reduction("ReduceL2", "The root of the sum of squares over some axes.", 2),
+    _reduction("ReduceL1", "The sum of absolute values over some axes.", work=work.a_source(2)),
+    _reduction("ReduceL2", "The root of the sum of squares over some axes.", work=work.a_source(2)),
     _reduction("ReduceMax", "The largest element over some axes."),
     _reduction("ReduceMean", "The mean over some axes."),
     _reduction("ReduceMin", "The smallest element over some axes."),
@@ -178,7 +171,7 @@ ROWS = (
         work=work.quantization,
         traits=("converts", "quantizes"),
         sample_inputs=((4, 16), (1,)),
-        attributes=(_qtype("per_tensor", "per_channel"), _AXIS),
+        attributes=(_qtype(allowed=("per_tensor", "per_channel")), _AXIS),
         rules=(rules.dynamic_quantization,),
     ),
     OpSchema(
@@ -196,7 +189,7 @@ ROWS = (
         traits=("converts", "dequantizes"),
         sample_inputs=((4, 16), (1,)),
         attributes=(
-            _qtype("per_tensor", "per_channel", "per_group"),
+            _qtype(allowed=("per_tensor", "per_channel", "per_group")),
             _AXIS,
             Attribute("group_shape", "s64[]", "size of a group along each dim, for per_group"),
         ),

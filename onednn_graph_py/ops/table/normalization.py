@@ -1,5 +1,7 @@
 """Rows of normalization and softmax."""
 
+from functools import partial
+
 from .. import rules, work
 from ..row import FLOATS, Attribute, Change, Port
 from ..schema import OpSchema
@@ -27,12 +29,9 @@ _BEGIN_NORM_AXIS = Attribute(
     default=-1,
 )
 _BATCH_NORM_NOTES = ("On a CPU all parameters must be f32.",)
-
-
-def _softmax_axis(default: int) -> Attribute:
-    return Attribute(
-        "axis", "s64", "the axis that sums to 1; negative counts from the end", default=default
-    )
+_softmax_axis = partial(
+    Attribute, "axis", "s64", "the axis that sums to 1; negative counts from the end"
+)
 
 
 ROWS = (
@@ -169,7 +168,7 @@ ROWS = (
         work=work.a_source(5),
         traits=("squashes", "steep"),
         attributes=(
-            _softmax_axis(1),
+            _softmax_axis(default=1),
             Attribute(
                 "mode",
                 "string",
@@ -206,7 +205,7 @@ ROWS = (
         # Product, sum, difference, product.
         work=work.a_source(4),
         traits=("gradient",),
-        attributes=(_softmax_axis(1),),
+        attributes=(_softmax_axis(default=1),),
         combinations=("f32, f32, f32", "bf16, bf16, f32|bf16", "f16, f16, f32|f16"),
         changes=(
             Change(
@@ -226,7 +225,7 @@ ROWS = (
         # Maximum, difference, exponential, sum, difference.
         work=work.a_source(5),
         traits=("steep",),
-        attributes=(_softmax_axis(-1),),
+        attributes=(_softmax_axis(default=-1),),
     ),
     OpSchema(
         "LogSoftmaxBackward",
@@ -237,6 +236,6 @@ ROWS = (
         # Sum, exponential, product, difference.
         work=work.a_source(4),
         traits=("gradient",),
-        attributes=(_softmax_axis(-1),),
+        attributes=(_softmax_axis(default=-1),),
     ),
 )

@@ -1,5 +1,7 @@
 """Rows of MatMul and the convolutions."""
 
+from functools import partial
+
 from .. import rules, work
 from ..row import FLOATS, Attribute, Change, Port
 from ..schema import OpSchema
@@ -108,7 +110,7 @@ ROWS = (
         "Slides windows of weights over the spatial dims (cross-correlation) and adds the bias.",
         inputs=(Port("src"), Port("weights"), Port("bias", optional=True)),
         infer=shapes.convolution,
-        work=work.windows("outputs", 0, "inputs", 1),
+        work=partial(work.windows, "outputs", 0, "inputs", 1),
         traits=("product",),
         sample_inputs=((1, 6, 6, 8), (3, 3, 8, 16)),
         attributes=_CONVOLUTION,
@@ -126,7 +128,7 @@ ROWS = (
         outputs=(Port("diff_src", "T1"),),
         types=_BACKWARD_TYPES,
         infer=shapes.convolution_backward_data,
-        work=work.windows("inputs", 0, "inputs", 1),
+        work=partial(work.windows, "inputs", 0, "inputs", 1),
         traits=("product", "gradient"),
         sample_inputs=((1, 4, 4, 16), (3, 3, 8, 16)),
         sample_attrs={"dst_shape": (1, 6, 6, 8)},
@@ -145,7 +147,7 @@ ROWS = (
         outputs=(Port("diff_weights", "T1"),),
         types=_BACKWARD_TYPES,
         infer=shapes.convolution_backward_weights,
-        work=work.windows("inputs", 1, "outputs", 0),
+        work=partial(work.windows, "inputs", 1, "outputs", 0),
         traits=("product", "gradient"),
         sample_inputs=((1, 6, 6, 8), (1, 4, 4, 16)),
         sample_attrs={"weights_shape": (3, 3, 8, 16)},
@@ -158,7 +160,7 @@ ROWS = (
         "The transposed convolution: each element of src spreads a window of weights.",
         inputs=(Port("src"), Port("weights"), Port("bias", optional=True)),
         infer=shapes.convolution,
-        work=work.windows("inputs", 0, "inputs", 1),
+        work=partial(work.windows, "inputs", 0, "inputs", 1),
         traits=("product",),
         sample_inputs=((1, 4, 4, 8), (3, 3, 16, 8)),
         attributes=(_OUTPUT_PADDING, *_TRANSPOSED),
@@ -171,7 +173,7 @@ ROWS = (
         inputs=(Port("diff_dst"), Port("weights")),
         outputs=(Port("diff_src"),),
         infer=shapes.conv_transpose_backward_data,
-        work=work.windows("outputs", 0, "inputs", 1),
+        work=partial(work.windows, "outputs", 0, "inputs", 1),
         traits=("product", "gradient"),
         sample_inputs=((1, 6, 6, 16), (3, 3, 16, 8)),
         attributes=_TRANSPOSED,
@@ -185,7 +187,7 @@ ROWS = (
         outputs=(Port("diff_weights", "T1"),),
         types=_BACKWARD_TYPES,
         infer=shapes.convolution_backward_weights,
-        work=work.windows("inputs", 0, "outputs", 0),
+        work=partial(work.windows, "inputs", 0, "outputs", 0),
         traits=("product", "gradient"),
         sample_inputs=((1, 4, 4, 8), (1, 6, 6, 16)),
         sample_attrs={"weights_shape": (3, 3, 16, 8)},

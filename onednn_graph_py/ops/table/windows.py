@@ -1,5 +1,7 @@
 """Rows of pooling and interpolation."""
 
+from functools import partial
+
 from .. import rules, work
 from ..row import FLOATS, Attribute, Port
 from ..schema import OpSchema
@@ -65,7 +67,7 @@ ROWS = (
         "AvgPool",
         "The average of each window.",
         infer=shapes.pool,
-        work=work.pool("dst"),
+        work=partial(work.pool, "dst"),
         sample_inputs=((1, 6, 6, 8),),
         attributes=(*_WINDOW, _EXCLUDE_PAD, _KERNEL, DATA_FORMAT, _ROUNDING_TYPE, AUTO_PAD),
         rules=(rules.pads,),
@@ -78,7 +80,7 @@ ROWS = (
         outputs=(DIFF_SRC,),
         types={"T": FLOATS, "T1": ("s32",)},
         infer=shapes.avg_pool_backward,
-        work=work.pool("first"),
+        work=partial(work.pool, "first"),
         traits=("gradient",),
         sample_inputs=((1, 5, 5, 8),),
         sample_attrs={"src_shape": (1, 6, 6, 8)},
@@ -101,7 +103,7 @@ ROWS = (
         "MaxPool",
         "The largest element of each window.",
         infer=shapes.pool,
-        work=work.pool("dst"),
+        work=partial(work.pool, "dst"),
         sample_inputs=((1, 6, 6, 8),),
         attributes=(*_WINDOW, _KERNEL, _DILATIONS, DATA_FORMAT, _ROUNDING_TYPE, AUTO_PAD),
         rules=(rules.pads, rules.pool_dilations),
@@ -113,7 +115,7 @@ ROWS = (
         inputs=(SRC, Port("diff_dst")),
         outputs=(DIFF_SRC,),
         infer=shapes.max_pool_backward,
-        work=work.pool("second"),
+        work=partial(work.pool, "second"),
         traits=("gradient",),
         sample_inputs=((1, 6, 6, 8), (1, 5, 5, 8)),
         sample_attrs={"dilations": (1, 1)},
