@@ -17,39 +17,24 @@ from .survey import Survey, read_by
 from .tensors import Shape
 
 
-def _product(a: Shape, b: Shape, made: Shape) -> int:
-    return 2 * math.prod(made) * (a[-1] if a else 1)
-
-
-def _gemm(node: ir.Node, shapes: list[Shape], made: Shape) -> int:
-    return 2 * math.prod(made) * shapes[0][0 if integer(node, "transA") else -1]
-
-
 def _recurrent(shapes: list[Shape]) -> int:
     """Count the products of LSTM, GRU and RNN: both weights, for each step and row."""
     steps, rows = shapes[0][:2]
     return 2 * steps * rows * (math.prod(shapes[1]) + math.prod(shapes[2]))
 
 
-_MATMULS = ("MatMul", "MatMulInteger", "MatMulNBits", "FusedMatMul")
-_OPERANDS: Mapping[str, tuple[int, int]] = {
-    **dict.fromkeys(_MATMULS, (0, 1)),
-    "QLinearMatMul": (0, 3),
-}
+_MATMULS = ("MatMul", "MatMulInteger", "MatMulNBits", "FusedMatMul", "QLinearMatMul")
 _CONVOLUTIONS = {"Conv": 1, "FusedConv": 1, "ConvInteger": 1, "QLinearConv": 3}
 
 _RULES: Mapping[str, Callable[[ir.Node, list[Shape], Shape], int]] = {
-    **{
-        name: lambda n, s, m, at=at: _product(s[at[0]], s[at[1]], m)  # type: ignore[misc]
-        for name, at in _OPERANDS.items()
-    },
+    **dict.fromkeys(_MATMULS, lambda n, s, m: 2 * math.prod(m) * (s[0][-1] if s[0] else 1)),
     **{
         name: lambda n, s, m, at=at: 2 * math.prod(m) * math.prod(s[at][1:])  # type: ignore[misc]
         for name, at in _CONVOLUTIONS.items()
     },
     "ConvTranspose": lambda n, s, m: 2 * math.prod(s[0]) * math.prod(s[1][1:]),
-    "Gemm": _gemm,
-    **{name: lambda n, s, m: _recurrent(s) for name in ("LSTM", "GRU", "RNN")},
+    "Gemm": lambda n, s, m: 2 * math.prod(m) * s[0][0 if integer(n, "transA") else -1],
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), lambda n, s, m: _recurrent(s)),
     "Attention": lambda n, s, m: 4 * math.prod(m) * s[1][-2],
 }
 

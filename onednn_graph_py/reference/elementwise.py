@@ -99,11 +99,6 @@ def _prelu_backward(call: Call, x: Array, slope: Array, diff_dst: Array) -> tupl
 # Where a function has no derivative, the value is oneDNN's. With use_dst, input 0 is dst, not src.
 
 
-def _clamp(call: Call, v: Array) -> Array:
-    # Src and dst give the same result, as both are at a limit or both inside.
-    return np.asarray((call.attr("min") < v) & (v < call.attr("max")))
-
-
 def _elu(call: Call, v: Array) -> Array:
     alpha = call.attr("alpha")
     below = v + alpha if call.attr("use_dst") else alpha * np.exp(v)
@@ -138,7 +133,8 @@ def _tanh(call: Call, v: Array) -> Array:
 
 _DERIVATIVES: dict[str, Callable[[Call, Array], Array]] = {
     "AbsBackward": lambda call, x: np.sign(x),
-    "ClampBackward": _clamp,
+    # Src and dst give the same result, as both are at a limit or both inside.
+    "ClampBackward": lambda call, v: np.asarray((call.attr("min") < v) & (v < call.attr("max"))),
     "EluBackward": _elu,
     "GELUBackward": _gelu_slope,
     "HardSigmoidBackward": _hard_sigmoid,

@@ -97,16 +97,8 @@ def _ratio(call: Call) -> int:
     return largest // max(smallest, 1)
 
 
-def _convolution_terms(call: Call) -> int:
-    return call.input(1).count() // max(_channels(call, call.output(0)), 1)
-
-
 def _weights_terms(call: Call) -> int:
     return min(o.count() // max(_channels(call, o), 1) for o in call.inputs[:2])
-
-
-def _window_terms(call: Call) -> int:
-    return int(math.prod(call.attr("kernel")))
 
 
 def _matmul_terms(call: Call) -> int:
@@ -117,10 +109,6 @@ def _matmul_terms(call: Call) -> int:
 def _interpolation_terms(call: Call) -> int:
     spatial = max((call.input(0).rank or 2) - 2, 1)
     return (1 << spatial) * max(_ratio(call), 1)
-
-
-def _axis_terms(call: Call) -> int:
-    return call.input(0).dim(call.attr("axis"))
 
 
 def _last_axes_terms(call: Call) -> int:
@@ -136,15 +124,19 @@ def _group_terms(call: Call) -> int:
 
 
 _TERMS: dict[str, Callable[[Call], int]] = {
-    **dict.fromkeys(with_attribute("kernel"), _window_terms),
-    **dict.fromkeys(with_attribute("weights_format"), _convolution_terms),
+    **dict.fromkeys(with_attribute("kernel"), lambda call: math.prod(call.attr("kernel"))),
+    **dict.fromkeys(
+        with_attribute("weights_format"),
+        lambda call: call.input(1).count() // max(_channels(call, call.output(0)), 1),
+    ),
     "ConvTransposeBackwardWeights": _weights_terms,
     "ConvolutionBackwardWeights": _weights_terms,
     "GroupNorm": _group_terms,
     **dict.fromkeys(with_attribute("sizes"), _interpolation_terms),
     **dict.fromkeys(with_attribute("begin_norm_axis"), _last_axes_terms),
     **dict.fromkeys(
-        ("LogSoftmax", "LogSoftmaxBackward", "SoftMax", "SoftMaxBackward"), _axis_terms
+        ("LogSoftmax", "LogSoftmaxBackward", "SoftMax", "SoftMaxBackward"),
+        lambda call: call.input(0).dim(call.attr("axis")),
     ),
     "MatMul": _matmul_terms,
 }

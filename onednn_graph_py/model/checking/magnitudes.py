@@ -192,10 +192,6 @@ def _selected(use: _Use) -> Size:
     return max(use.given[1:3], key=lambda s: s.reach if s.reach < _HOLDS_BACK else 0.0)
 
 
-def _any_of(use: _Use) -> Size:
-    return max(use.given, key=lambda s: s.reach)
-
-
 def _unchanged(use: _Use) -> Size:
     return use.given[0] if use.given else Size(0.0, 1.0)
 
@@ -206,7 +202,9 @@ _RULES: Mapping[str, Callable[[_Use], Size]] = {
     **dict.fromkeys(with_trait("rectifies"), _rectified),
     **dict.fromkeys(with_trait("dequantizes"), _dequantize),
     **dict.fromkeys(with_trait("quantizes"), _quantize),
-    **dict.fromkeys(("Concat", "Maximum", "Minimum"), _any_of),
+    **dict.fromkeys(
+        ("Concat", "Maximum", "Minimum"), lambda use: max(use.given, key=lambda s: s.reach)
+    ),
     **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceMean", "ReduceSum"), _reduced),
     "Abs": _rectified,
     "Add": _sum,

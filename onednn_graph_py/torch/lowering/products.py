@@ -195,15 +195,13 @@ def _encoder_layer(at: Lowering, x: Value, width: int, count: int, *more: Any) -
         if mask_type == 1:  # of the keys
             mask = mask[:, None, None]
     b = at.b
+    linear = partial(b.matmul, transpose_b=True)
 
     def normalized(y: Value, weight: Value, bias: Value) -> Value:
         made: Value = b.layer_norm(
             y, at.cast(weight, "f32"), at.cast(bias, "f32"), keep_stats=False, epsilon=eps
         )
         return made
-
-    def linear(y: Value, weight: Value, bias: Value) -> Value:
-        return b.matmul(y, weight, bias, transpose_b=True)
 
     def attention(y: Value) -> Value:
         packed = linear(y, *inner)
