@@ -92,10 +92,7 @@ _RANGE = {"s4": (-8, 7), "u4": (0, 15)}
 def array_dtype(name: str) -> np.dtype[Any]:
     """Return NumPy's dtype of a data type: oneDNN's or one of `HOST_DTYPES`.
 
-    Raises
-    ------
-    InvalidDataTypeError
-        There is no such data type.
+    Raise InvalidDataTypeError if there is no such data type.
     """
     host = HOST_DTYPES.get(name)
     if host is not None:
@@ -109,12 +106,8 @@ def array_dtype(name: str) -> np.dtype[Any]:
 def dtype_name(dtype: Any) -> str:
     """Return oneDNN's name of a data type, given by its or NumPy's name, dtype or enumerator.
 
-    Of ``u4`` and ``u8``, which are NumPy's codes too, oneDNN's meaning counts.
-
-    Raises
-    ------
-    InvalidArgumentsError
-        There is no such data type.
+    Of ``u4`` and ``u8``, which are NumPy's codes too, oneDNN's meaning counts. Raise
+    InvalidArgumentsError if there is no such data type.
     """
     if dtype is None:  # which NumPy takes for f64
         raise TypeError("a data type is needed, got None")

@@ -297,8 +297,6 @@ class Expected:
     - `seed`: seed for the random perturbations that estimate rounding errors
     - `samples`: the number of perturbed runs; one is enough for tensors of a thousand elements
 
-    Notes
-    -----
     In each perturbed run, every op's result is disturbed at random by as much as rounding can
     change it in the graph's floating-point math mode. A tensor's tolerance is four times the
     largest difference that these runs show in it. A quantized element may be off only if this

@@ -20,12 +20,9 @@ Check = Literal["verify"] | None
 
 @dataclass(frozen=True)
 class CompileOptions(Options):
-    """The checked options of a compilation; `CompiledGraph` documents them.
+    """The options of a compilation, which `CompiledGraph` documents.
 
-    Raises
-    ------
-    InvalidArgumentsError
-        A value is not among the choices; the message lists them.
+    They are checked: InvalidArgumentsError lists the choices if a value is not among them.
     """
 
     layout: Layout = "auto"

@@ -1,5 +1,6 @@
 """Views, lookups, and ops that move elements."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -71,10 +72,8 @@ def reshaped(call: Call, x: Value, shape: Sequence[int]) -> Value:
 
 def merged(shape: Sequence[int], groups: Sequence[Sequence[int]]) -> list[int]:
     """Return the shape with neighbouring dims as one; at most one is unknown, and becomes -1."""
-    made = []
-    for group in groups:
-        sizes = [shape[i] for i in group]
-        made.append(-1 if -1 in sizes else int(np.prod(sizes)))
+    parts = [[shape[i] for i in group] for group in groups]
+    made = [-1 if -1 in sizes else math.prod(sizes) for sizes in parts]
     if made.count(-1) > 1:
         raise NotLowered("more than one dim of the new shape is unknown")
     return made
