@@ -192,6 +192,10 @@ def _selected(use: _Use) -> Size:
     return max(use.given[1:3], key=lambda s: s.reach if s.reach < _HOLDS_BACK else 0.0)
 
 
+def _any_of(use: _Use) -> Size:
+    return max(use.given, key=lambda s: s.reach)
+
+
 def _unchanged(use: _Use) -> Size:
     return use.given[0] if use.given else Size(0.0, 1.0)
 
@@ -202,20 +206,23 @@ _RULES: Mapping[str, Callable[[_Use], Size]] = {
     **dict.fromkeys(with_trait("rectifies"), _rectified),
     **dict.fromkeys(with_trait("dequantizes"), _dequantize),
     **dict.fromkeys(with_trait("quantizes"), _quantize),
-    **dict.fromkeys(
-        ("Concat", "Maximum", "Minimum"), lambda use: max(use.given, key=lambda s: s.reach)
-    ),
-    **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceMean", "ReduceSum"), _reduced),
     "Abs": _rectified,
     "Add": _sum,
     "AvgPool": _mean_of_window,
     "BiasAdd": _sum,
     "Clamp": _clamp,
+    "Concat": _any_of,
     "Divide": _divide,
     "Exp": _exponential,
     "HardSigmoid": _constantly(0.5, 0.25),
     "MaxPool": _largest_of_window,
+    "Maximum": _any_of,
+    "Minimum": _any_of,
     "Multiply": _multiply,
+    "ReduceL1": _reduced,
+    "ReduceL2": _reduced,
+    "ReduceMean": _reduced,
+    "ReduceSum": _reduced,
     "Select": _selected,
     "Sigmoid": _constantly(0.5, 0.25),
     "SoftMax": _probabilities,

@@ -18,7 +18,7 @@ WORDS: Mapping[Status, tuple[str, str, str]] = {
     "view": (": view, not run", "not run", "not run (view)"),
     "constant": (": computed once, when compiled", "once", "once (constant)"),
 }
-"""What a status is called after a group's title, in an op's box, and in a table of steps."""
+"""Words for each status: after a group's title, in an op's box, and in a table of steps."""
 
 
 def layout_text(shape: Sequence[int], strides: Sequence[int]) -> str:
