@@ -10,7 +10,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from graphs import python, whole
+from graphs import python, unsanitized_memory, whole
 
 import onednn_graph_py as og
 from onednn_graph_py.machine import current
@@ -297,6 +297,7 @@ model_of(np.zeros((1024, 64), np.float32), True)(X)
 """
 
 
+@unsanitized_memory
 def test_a_mapped_file_takes_no_memory_of_the_process(tmp_path):
     path = str(tmp_path / "weights")
     np.full((1024, 16384), 2, np.float32).tofile(path)
