@@ -22,6 +22,11 @@ not_openmp = pytest.mark.skipif(
     RUNTIME == "OpenMP", reason="children go on with one of OpenMP's threads"
 )
 
+without_asan = pytest.mark.skipif(
+    "asan" in SANITIZERS,
+    reason="a child waits for the lock of ASan's allocator, which another thread held at the fork",
+)
+
 SETUP = """
 import os, pickle, signal, sys, threading, traceback, warnings
 import numpy as np
@@ -354,6 +359,7 @@ assert right(model(X)) and model.threads == 2
 
 
 @openmp
+@without_asan
 def test_children_while_other_threads_call_and_compile():
     run(
         """
@@ -395,6 +401,7 @@ assert right(fixed(X)) and fixed.threads == 2
 
 
 @openmp
+@without_asan
 @pytest.mark.parametrize(
     ("starting", "forks"), [(2, 50), pytest.param(4, 150, marks=pytest.mark.slow)]
 )
@@ -430,6 +437,7 @@ for t in starting:
 
 
 @openmp
+@without_asan
 @pytest.mark.parametrize("forks", [60, pytest.param(200, marks=pytest.mark.slow)])
 def test_children_while_a_thread_of_another_library_goes_on(forks, tmp_path):
     """Its Python part has ended, which looks like its end; a fork waits for it only so long."""
