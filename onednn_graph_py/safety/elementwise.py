@@ -84,29 +84,28 @@ def channel_operand_of_select(group: Group, op: Op, conditions: Conditions) -> A
 
 
 def _is_constant(group: Group, tensor: Tensor) -> bool:
-    maker = group.producer(tensor)
-    if maker is not None:
+    if maker := group.producer(tensor):
         return all(_is_constant(group, t) for t in maker.inputs)
     return group.tensor(tensor).data is not None
 
 
 @defect(
-    "oneDNN adds the result of Select to what it keeps of a constant condition and input 2",
+    "oneDNN adds the result of Select to what it keeps of a constant condition and input",
     _SELECT,
     Where(until=(3, 8)),
 )
 def select_of_constants(group: Group, op: Op, conditions: Conditions) -> Answer:
-    """Find a constant condition and input 2, in whose product it adds up the result.
+    """Find a constant condition and another constant, in whose product it adds up the result.
 
-    oneDNN keeps that product as a constant, so it is wrong from the second call on. A condition of
-    the result's shape is right in f32.
+    oneDNN keeps that product, so it is wrong from the second call on. A condition of the result's
+    shape is right in f32, next to an input of that shape.
     """
-    made = group.shape(op.outputs[0])
-    if made is None or not all(_is_constant(group, op.inputs[i]) for i in (0, 2)):
-        return False
-    condition, first, second = (aligned(group.shape(t), len(made)) or () for t in op.inputs)
-    whole = all(tuple(map(max, condition, other)) == made for other in (first, second))
-    return whole and (condition != made or op.outputs[0].dtype != "f32")
+    made = group.shape(op.outputs[0]) or ()
+    condition, *others = (aligned(group.shape(t), len(made)) or () for t in op.inputs)
+    fixed, *known = (_is_constant(group, t) for t in op.inputs)
+    whole = [tuple(map(max, condition, other)) == made for other in others]
+    right = op.outputs[0].dtype == "f32" and condition == made and made in others
+    return fixed and any(known) and whole[0] and not right and (all(known) or known[1] == whole[1])
 
 
 # -- PReLU
@@ -129,8 +128,8 @@ def slope_by_reference(group: Group, op: Op, conditions: Conditions) -> Answer:
     if group.producer(op.inputs[0]) or source is None or slope is None or len(source) > 4:
         return False
     channel = 1 if op.attr("data_format") == "NCX" else len(source) - 1
-    per_channel = len(slope) == 1 and op.attr("per_channel_broadcast") is not False
-    if per_channel and slope[0] == source[channel]:
+    by_channel = op.attr("per_channel_broadcast") is not False
+    if by_channel and slope == (source[channel],):
         return False
     along = (1,) * channel + source[channel : channel + 1] + (1,) * (len(source) - channel - 1)
     return aligned(slope, len(source)) not in (source, along)
@@ -215,9 +214,10 @@ def elementwise_rank_behind_broadcast(group: Group, op: Op, conditions: Conditio
     first, second = (group.shape(t) for t in maker.inputs[:2])
     if first == made and (second == made or one_element(second)):
         return False
-    if maker.kind == "Add" and second == made and one_element(first):
-        return False
-    return Hit(f"rank {len(made)} with other ops fused to it, after an op that broadcasts")
+    swapped = maker.kind == "Add" and second == made and one_element(first)
+    return not swapped and Hit(
+        f"rank {len(made)} with other ops fused to it, after an op that broadcasts"
+    )
 
 
 # -- ops that move elements

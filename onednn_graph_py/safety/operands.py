@@ -64,7 +64,7 @@ def _before_reshapes(group: Group, tensor: Tensor) -> Tensor:
 @defect(
     "oneDNN reads an operand that varies over a part of the batch wrongly after a product with 2-D "
     "weights",
-    _PRODUCT,
+    Needs(_MATMUL, fused=True, beside=BINARY | {"Select"}),
 )
 def operand_of_shared_weights(group: Group, op: Op, conditions: Conditions) -> Answer:
     """The batch is flattened, but not the operand; with transpose_a neither is."""
@@ -73,8 +73,12 @@ def operand_of_shared_weights(group: Group, op: Op, conditions: Conditions) -> A
         return False
     made = primitive.shape
     wide = [i for i, d in enumerate(made[:-1]) if d > 1]
+    shapes = [o.shape for o in primitive.operands]
+    for other in group.ops if conditions.version < (3, 8) else ():
+        if other.kind == "Select" and group.follows(other, _MATMUL):
+            shapes += [aligned(group.shape(t), len(made)) or made for t in group.read(other)]
     return len(made) in (3, 4) and any(
-        0 < sum(o.shape[i] > 1 for i in wide) < len(wide) for o in primitive.operands
+        0 < sum(shape[i] > 1 for i in wide) < len(wide) for shape in shapes
     )
 
 
@@ -131,11 +135,9 @@ def operand_behind_vector(group: Group, op: Op, conditions: Conditions) -> Answe
     sizes = [len(group.shape(t) or (1, 1)) for t in op.inputs[:2]]
     if 1 not in sizes:
         return False
-    for tensor in (t for o in group.ops if group.follows(o, _MATMUL) for t in group.read(o)):
-        shape = group.shape(tensor) or ()
-        if math.prod(shape if sizes[1] == 1 else shape[:-1]) != 1:
-            return True
-    return False
+    read = (t for o in group.ops if group.follows(o, _MATMUL) for t in group.read(o))
+    shapes = (group.shape(t) or () for t in read)
+    return any(math.prod(s if sizes[1] == 1 else s[:-1]) != 1 for s in shapes)
 
 
 @defect(

@@ -1,5 +1,6 @@
 """Fused partitions that oneDNN computes wrongly: found again here, and avoided by models."""
 
+import itertools
 import pickle
 import re
 import warnings
@@ -626,3 +627,51 @@ def test_a_strided_mask_behind_a_reshape_is_read_as_it_lies():
     """3.7 read it as if it were contiguous; newer versions split for other reasons."""
     b = built(reshaped_mask((20, 1, 20, 4)))
     assert b.compile().verify(*whole_range(b))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("fold", [True, False])
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize(
+    ("condition", "first", "second", "computed"),
+    [
+        ((1, 3, 1, 1), (7, 3, 9, 2), (1, 3, 9, 2), False),  # all constant
+        ((1, 9, 2), (7, 1, 1), (1, 9, 2), False),
+        ((7, 9, 2), (7, 1, 1), (1, 9, 2), False),  # a condition of the result's shape
+        ((7, 1, 1), (7, 9, 2), (7, 1, 2), True),
+        ((9, 1), (7, 1, 2), (9, 1), True),
+    ],
+)
+def test_a_select_of_constants_is_right_at_each_call(
+    condition, first, second, computed, dtype, fold
+):
+    """Before 3.8 oneDNN added results of earlier calls; `computed`: input 2 is a call's."""
+    b = og.GraphBuilder()
+    chosen = np.arange(np.prod(condition)).reshape(condition) % 2 == 0
+    a, z = (np.round(4 * noise(*s, seed=len(s))) for s in (first, second))
+    other = b.input(z.shape, dtype) if computed else b.constant(z, dtype)
+    if computed:
+        other = other @ b.constant(np.eye(z.shape[-1]), dtype)
+    b.output(b.select(chosen, b.constant(a, dtype), other))
+    model = b.compile(fold_constants=fold)
+    given = [z.astype(numpy_dtype(dtype))] if computed else []
+    for _ in range(3):
+        assert (model(*given) == np.where(chosen, a, z).astype(numpy_dtype(dtype))).all()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("rank", [3, 4])
+def test_a_select_behind_a_product_with_shared_weights_is_right(rank):
+    """Before 3.8 it read a condition and an input 1 for a part of the batch as if for all."""
+    made = (2, 3, 4, 5)[-rank:]
+    for parts in itertools.product((1, None), repeat=2 * (rank - 1)):
+        shapes = [
+            [n or d for n, d in zip(p, made, strict=False)] for p in np.reshape(parts, (2, -1))
+        ]
+        b = og.GraphBuilder()
+        chosen = np.arange(np.prod(shapes[0])).reshape(*shapes[0], 1) % 2 == 0
+        first, x = noise(*shapes[1], made[-1]), noise(*made[:-1], 6, seed=1)
+        w = noise(6, made[-1], seed=2)
+        b.output(b.select(b.input(chosen.shape, "boolean"), first, b.input(x.shape) @ w))
+        expected = np.where(chosen, first, x @ w)
+        np.testing.assert_allclose(b.compile(tune="off")(chosen, x), expected, rtol=1e-5, atol=1e-5)
