@@ -214,10 +214,9 @@ def elementwise_rank_behind_broadcast(group: Group, op: Op, conditions: Conditio
     first, second = (group.shape(t) for t in maker.inputs[:2])
     if first == made and (second == made or one_element(second)):
         return False
-    swapped = maker.kind == "Add" and second == made and one_element(first)
-    return not swapped and Hit(
-        f"rank {len(made)} with other ops fused to it, after an op that broadcasts"
-    )
+    if maker.kind == "Add" and second == made and one_element(first):
+        return False
+    return Hit(f"rank {len(made)} with other ops fused to it, after an op that broadcasts")
 
 
 # -- ops that move elements

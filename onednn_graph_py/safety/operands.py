@@ -48,9 +48,7 @@ def strided_operand(group: Group, op: Op, conditions: Conditions) -> Answer:
             continue
         shape = aligned(group.shape(operand), len(made))
         wide = sum(d > 1 for d in shape or ())
-        if shape == made and wide > 1:
-            continue
-        if not tensor.is_in_order and (old or wide > 1):
+        if not tensor.is_in_order and (shape != made if wide > 1 else old):
             return True
     return False
 

@@ -207,6 +207,34 @@ def test_a_fusion_that_is_slower_than_its_ops_apart_is_not_used(monkeypatch):
     assert fused.steps()[0].why == ""
 
 
+def test_constants_have_the_same_bits_whether_a_fusion_was_measured_or_known(monkeypatch):
+    """Measuring computes the ops of a constant part alone, which rounds in another way."""
+    kept, results = {}, []
+    monkeypatch.setattr(fates, "slow_fusion", lambda *_: None)
+    monkeypatch.setattr(pace, "known", kept.get)
+    monkeypatch.setattr(pace, "keep", lambda key, found: kept.setdefault(key, pace.Kept(found)))
+
+    def measured(engine, fused, apart, constants):
+        kinds = {n.kind for n in fused.nodes}
+        return Pace(1e-2 if {"MatMul", "Maximum"} <= kinds else 1e-4, 1e-4)
+
+    monkeypatch.setattr(pace, "measured", measured)
+    for first in (True, False):
+        b, rng = og.GraphBuilder(), np.random.default_rng(0)
+        x, w = (
+            b.constant(rng.integers(-64, 65, shape).astype(np.int8)).dequantize(
+                qtype="per_tensor", scales=[0.01]
+            )
+            for shape in ((9, 37), (37, 8))
+        )
+        b.output((x @ w).sigmoid().maximum(b.input((9, 8))))
+        assert (not kept) == first
+        model = b.compile()
+        assert [s.implementation for s in model.steps()][-2:] == ["constant", "oneDNN"]
+        results.append(model(np.zeros((9, 8), np.float32)))
+    assert (results[0] == results[1]).all()
+
+
 def test_parts_of_a_slow_fusion_are_not_slow_either(monkeypatch):
     monkeypatch.setattr(fates, "slow_fusion", lambda *_: None)
     monkeypatch.setattr(pace, "known", lambda *_: None)

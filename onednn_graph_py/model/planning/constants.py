@@ -59,22 +59,22 @@ def fold(draft: PlanDraft, step: PlannedStep) -> None:
     if not is_constant(draft, step.inputs, step.outputs):
         return
     values = {v.id: v for n in step.nodes for v in n.outputs}
-    sources = dict(draft.sources)
+    sources, numbers = dict(draft.sources), dict[int, int]()
     ports = [lt.get_id() for lt in step.outputs]
     with draft.constants.lock:
         for node in step.nodes:
+            read = [sources[v.id] for v in node.inputs]
             for i, value in enumerate(node.outputs):
-                read = [sources[v.id] for v in node.inputs]
-                shape = draft.shapes[value.id]
-                sources[value.id] = draft.constants.result(node, i, shape, read)
-        arrays = draft.constants.get([sources[i] for i in ports])
+                numbers[value.id] = draft.constants.result(node, i, draft.shapes[value.id], read)
+                sources[value.id] = ~numbers[value.id]  # fused, other bits than the op alone
+        arrays = draft.constants.get([numbers[i] for i in ports])
         if arrays is None:
             trial = Trial(draft.engine, [step], draft.constant_arrays())
             trial.run()
             arrays = [aligned_copy(np.ascontiguousarray(trial.array(lt))) for lt in step.outputs]
-            draft.constants.put([sources[i] for i in ports], arrays)
+            draft.constants.put([numbers[i] for i in ports], arrays)
     for port, array in zip(ports, arrays, strict=True):
-        _keep(draft, values[port], array, sources[port])
+        _keep(draft, values[port], array, numbers[port])
     step.folded = True
     step.compiled = step.function = None
 
