@@ -127,17 +127,18 @@ def pooling_backward_without_shape(group: Group, op: Op, conditions: Conditions)
 
 
 @defect(
-    "gaps in 16-bit gradients of pooling, which oneDNN sums up in a buffer without gaps",
-    Needs({"AvgPoolBackward", "MaxPoolBackward"}, strided=True, narrow=True),
+    "gaps in gradients of pooling, which oneDNN clears or sums up as if there were none",
+    Needs({"AvgPoolBackward", "MaxPoolBackward"}, strided=True),
     effect=OUT_OF_BOUNDS,
     remedy="pass contiguous arrays",
 )
 def pooling_backward_gaps(group: Group, op: Op, conditions: Conditions) -> Answer:
-    if not op.inputs or not op.outputs or op.outputs[0].dtype == "f32":
+    if not op.inputs or not op.outputs:
         return False
-    read = [op.inputs[0]] if op.kind == "MaxPoolBackward" else []
-    made = [op.outputs[0]] if op.attr("data_format") == "NCX" else []
-    gapped = [t for t in map(group.tensor, (*read, *made)) if t.has_gaps]
+    read = [t for t in op.inputs[:1] if op.kind == "MaxPoolBackward" and group.tensor(t).has_gaps]
+    made = [op.outputs[0]] if read or op.attr("data_format") == "NCX" else []
+    narrow = op.outputs[0].dtype != "f32"
+    gapped = [t for t in map(group.tensor, (*(read if narrow else ()), *made)) if t.has_gaps]
     return bool(gapped) and Hit(f"gaps between the elements of {gapped[0].mirror!r}")
 
 

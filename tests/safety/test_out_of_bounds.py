@@ -1,5 +1,6 @@
 """What makes oneDNN crash or leave its buffers: each row, under which conditions, and live."""
 
+import contextlib
 import itertools
 import re
 import subprocess
@@ -388,6 +389,57 @@ def test_the_mirror_runs_what_is_like_it_but_right(name):
     right = ROWS[name].right
     needs_types_of(right)
     assert run_case(right) == f"executed {len(partitions_of(right))}"
+
+
+@pytest.mark.parametrize("data_format", ["NCX", "NXC"])
+def test_gradients_of_pooling_leave_what_lies_between_their_elements(data_format):
+    """Channels first, oneDNN clears it, so the mirror refuses such a result."""
+    first = data_format == "NCX"
+    steps = [80, 20, 3] if first else [60, 5, 1]  # 4 channels of 6 elements, with gaps
+    made = og.logical_tensor(1, "f32", [2, 4, 6] if first else [2, 6, 4], steps)
+    read = og.logical_tensor(0, "f32", [2, 4, 3] if first else [2, 3, 4], "strided")
+    pooling = og.op(0, "AvgPoolBackward", [read], [made], "pooling")
+    for name in ("strides", "kernel"):
+        pooling.set_attr(name, [2])
+    for name in ("pads_begin", "pads_end"):
+        pooling.set_attr(name, [0])
+    pooling.set_attr("exclude_pad", True)
+    pooling.set_attr("src_shape", made.get_dims())
+    pooling.set_attr("data_format", data_format)
+    engine = og.engine("cpu", 0)
+    partition = og.partition(pooling, "cpu")
+    if first:
+        with pytest.raises(og.KnownDefectError, match="pooling_backward_gaps"):
+            partition.compile([read], [made], engine)
+        return
+    compiled = partition.compile([read], [made], engine)
+    memory = np.full(120, 7, np.float32)
+    view = np.lib.stride_tricks.as_strided(memory, made.get_dims(), [4 * s for s in steps])
+    given = np.arange(24, dtype=np.float32).reshape(read.get_dims())
+    stream = og.stream(engine)
+    compiled.execute(stream, [og.tensor(read, engine, given)], [og.tensor(made, engine, view)])
+    stream.wait()
+    np.testing.assert_array_equal(view, np.repeat(given, 2, 1) / 2)
+    view[...] = 7
+    assert (memory == 7).all()
+
+
+@pytest.mark.parametrize(("source", "met"), [([60, 5, 1], True), ([48, 4, 1], False)])
+def test_gradients_of_max_pooling_clear_gaps_that_the_source_has_too(source, met):
+    read = [
+        og.logical_tensor(0, "f32", [2, 6, 4], source),
+        og.logical_tensor(1, "f32", [2, 3, 4], "strided"),
+    ]
+    made = og.logical_tensor(2, "f32", [2, 6, 4], [60, 5, 1])
+    pooling = og.op(0, "MaxPoolBackward", read, [made], "pooling")
+    lists = {"strides": 2, "kernel": 2, "pads_begin": 0, "pads_end": 0, "dilations": 1}
+    for name, value in lists.items():
+        pooling.set_attr(name, [value])
+    gap = contextlib.nullcontext()
+    if met:
+        gap = pytest.raises(og.KnownDefectError, match=r"\[(pooling_backward_)?gaps\]")
+    with gap:
+        og.partition(pooling, "cpu").compile(read, [made], og.engine("cpu", 0))
 
 
 def test_models_are_right_where_threads_write_into_each_others_pixels():
