@@ -19,11 +19,12 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from unittest import mock
 
 import numpy as np
 
 import onednn_graph_py as og
-from onednn_graph_py.model.planning.forms import always_in_forms
+from onednn_graph_py.model.planning import forms
 
 AIM = 1.1
 
@@ -105,7 +106,7 @@ def main() -> None:
             models = [graph().compile(threads=options.threads)]
             off = {"threads": options.threads, "tune": "off"}
             models.append(graph().compile(slow_fusions="run", **off))
-            with always_in_forms():
+            with mock.patch.object(forms, "always", True):
                 models.append(graph().compile(**off))
             arrays = og.fill_inputs(models[0].builder)
             default, written, form = _shortest(

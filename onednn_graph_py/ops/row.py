@@ -110,6 +110,7 @@ class Row:
     # attributes of that use beyond the required ones
     sample_attrs: Mapping[str, AttributeValue] = field(default_factory=dict)
 
+    @cache  # noqa: B019 (rows live as long as the process)
     def attribute(self, name: str) -> Attribute | None:
         """Return the attribute of a name, or None."""
         return next((a for a in self.attributes if a.name == name), None)
@@ -147,6 +148,7 @@ class Row:
             return declared[i]
         return declared[-1] if declared and declared[-1].variadic else None
 
+    @cache  # noqa: B019 (rows live as long as the process)
     def operand_name(self, ports: Literal["inputs", "outputs"], i: int) -> str:
         """Return an operand's name in messages, such as ``input 0 (src)``."""
         port = self.port(ports, i)

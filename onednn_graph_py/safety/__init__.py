@@ -8,6 +8,7 @@ although all of these hold.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from contextvars import ContextVar
 from typing import Any
 
 from ..base.errors import InvalidGraphOpError, KnownDefectError, OneDNNError
@@ -24,6 +25,9 @@ from .shapes import shapes_of
 from .table import refusal
 
 __all__ = ["check_op", "check_partition", "check_partitioning", "may_crash_search"]
+
+# The group that a model compiles, whose shapes are known to fit together.
+PLANNED: ContextVar[Group | None] = ContextVar("PLANNED", default=None)
 
 
 def _check_row(op: Op, name: str) -> None:
@@ -82,13 +86,18 @@ def check_partition(
       of bounds
     """
     conditions = current(threads or None)
-    made = [op_of(values, conditions.version) for values in ops]
     tensors = {values[0]: Tensor(*values) for values in given}
-    shapes = shapes_of(made, tensors)
+    planned = PLANNED.get()
+    if planned is None:
+        made = [op_of(values, conditions.version) for values in ops]
+        shapes = shapes_of(made, tensors)
+        group = Group([op for op in made if op.outputs], shapes, tensors, fpmath)  # all but End
+    else:
+        group, shapes = planned.compiled_for(tensors), {}
+        made = [*planned.ops] if planned.features.strided else []
     for op in made:
         check_strides(op, tensors, shapes)
-    computing = [op for op in made if op.outputs]  # all but End
-    why = refusal(Group(computing, shapes, tensors, fpmath), conditions)
+    why = refusal(group, conditions)
     if why is not None:
         raise KnownDefectError(why)
 

@@ -62,6 +62,12 @@ class Group:
             max((MAX_NDIMS if s is None else len(s) for s in self._shapes.values()), default=0),
         )
 
+    def compiled_for(self, given: Mapping[int, Tensor]) -> "Group":
+        """Return the group with what compile is given, as its tensors lie or oneDNN chooses."""
+        made = Group(self.ops, self._shapes, given, self.fpmath, self.apply_to_int, self.leaving)
+        made.features = self.features
+        return made
+
     def producer(self, tensor: Tensor) -> Op | None:
         """Return the op of the partition that makes a tensor, or None."""
         return self._producers.get(tensor.id)

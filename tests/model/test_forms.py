@@ -1,6 +1,7 @@
 """Groups in a form that is faster: right against NumPy in f64, seen, and never taken in vain."""
 
 import pickle
+from unittest import mock
 
 import ml_dtypes
 import numpy as np
@@ -11,7 +12,6 @@ import onednn_graph_py as og
 from onednn_graph_py import blocks
 from onednn_graph_py.machine import current
 from onednn_graph_py.model.planning import fates, forms
-from onednn_graph_py.model.planning.forms import always_in_forms
 from onednn_graph_py.model.rewriting.forms import FORMS
 from onednn_graph_py.safety.speed import (
     masked_attention,
@@ -26,10 +26,9 @@ CONVOLUTION, BLOCKS, PARTS = FORMS
 
 
 @pytest.fixture
-def everywhere():
+def everywhere(monkeypatch):
     """Take products with constant weights as convolutions, whatever is faster here."""
-    with always_in_forms():
-        yield
+    monkeypatch.setattr(forms, "always", True)
 
 
 def noise(seed, *shape):
@@ -568,7 +567,7 @@ def test_a_softmax_that_sees_what_a_mask_hides_stays_whole(mask, changed, axis):
     values = [b.input(a.shape) for a in (q, k, v)]
     scores = values[0].matmul(values[1], transpose_b=True) + mask.astype(np.float32)
     b.output(changed(scores).softmax(axis=axis) @ values[2])
-    with always_in_forms():
+    with mock.patch.object(forms, "always", True):
         model = b.compile()
     exact = changed(q.astype(np.float64) @ k.swapaxes(-1, -2) + mask)
     weights = np.exp(exact - exact.max(axis, keepdims=True))

@@ -34,9 +34,8 @@ from onednn_graph_py.machine import current
 from onednn_graph_py.machine.cpu import lacks
 from onednn_graph_py.machine.store import processor
 from onednn_graph_py.model.checking.verify import reference_values
-from onednn_graph_py.model.planning import shared
+from onednn_graph_py.model.planning import shared, work
 from onednn_graph_py.model.planning.group import group_of
-from onednn_graph_py.model.planning.work import none_is_brief
 from onednn_graph_py.reference import round_to
 from onednn_graph_py.safety.defect import OUT_OF_BOUNDS, WRONG
 from onednn_graph_py.safety.saturation import LARGEST_WEIGHT, magnitude_of
@@ -207,10 +206,9 @@ def test_layouts_that_are_known_count():
 
 
 @pytest.fixture(autouse=True)
-def all_threads():
+def all_threads(monkeypatch):
     """Rows are asked for as many threads as models have; small steps would run on one."""
-    with none_is_brief():
-        yield
+    monkeypatch.setattr(work, "brief_groups", False)
 
 
 def needs(build):

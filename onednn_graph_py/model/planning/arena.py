@@ -48,15 +48,14 @@ def lay_out(
     """Put intermediate tensors and scratchpads into one arena by their lifetimes."""
     last_use: dict[int, int] = {}
     for i, step in enumerate(steps):
-        for lt in step.inputs:
-            origin = views.get(lt.get_id())
-            last_use[lt.get_id() if origin is None else origin.id] = i
+        for read in step.read:
+            origin = views.get(read)
+            last_use[read if origin is None else origin.id] = i
     blocks: dict[int, _Block] = {}
     scratchpads: list[tuple[PlannedStep, _Block]] = []
     for i, step in enumerate(steps):
         taken: set[int] = set()
-        for lt in step.outputs:
-            made = lt.get_id()
+        for made, lt in zip(step.made, step.outputs, strict=True):
             if made in slots or made in views:
                 continue
             until = last_use.get(made, i)

@@ -9,7 +9,7 @@ from ..building.foreign import ForeignNode
 from ..building.value import Node
 from ..rewriting import AVOIDING, RECIPES
 from . import partitions
-from .constants import know_constants, reading_folded
+from .constants import reading_folded
 from .fates import Refused, Runs, Slow, add_group, add_part
 from .forms import add_form
 from .grouping import ordered
@@ -65,7 +65,6 @@ def _with_folded(
     draft: PlanDraft, nodes: Nodes, partition: _core.partition | None
 ) -> tuple[Nodes, _core.partition | None]:
     """Replace folded inputs of a group, if oneDNN still makes one partition of it."""
-    know_constants(draft, nodes)
     reading = reading_folded(draft, nodes)
     if reading is nodes or partition is None:
         return reading, partition

@@ -1,15 +1,18 @@
 """Compile a group of ops: `compile_group`, for it and for equal ones."""
 
-from collections.abc import Hashable
+from contextvars import copy_context
 from typing import NamedTuple
 
 from ... import _core
 from ...base.errors import OneDNNError
 from ...ops.lookup import with_trait
+from ...safety import PLANNED
+from ...safety.group import Group
 from ..building.constant_arrays import lies_apart
-from ..building.value import Value
-from .group import values_of
+from ..building.value import Value, row_major
+from .group import Facts, facts_of, values_of
 from .partition_ids import partition_of
+from .plan import as_passed
 from .plan_draft import PlanDraft
 from .shared import Nodes
 from .views import has_gaps
@@ -24,12 +27,17 @@ class Compiled(NamedTuple):
     compiled: _core.compiled_partition
     reads: tuple[int, ...]  # the partition's inputs, by their places in the values of a group
     makes: tuple[int, ...]
-    outputs: list[_core.logical_tensor]
+    outputs: list[Facts]
     ports: tuple[list[_core.logical_tensor], list[_core.logical_tensor]]
     """The inputs and outputs by the names that the partition knows."""
     in_place: list[tuple[int, int]]
     """The places of inputs and of the outputs that may take their memory."""
     scratchpad_bytes: int
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all results are row-major."""
+        return all(layout == row_major(dims) for _, dims, layout, _ in self.outputs)
 
 
 class Ports(NamedTuple):
@@ -59,22 +67,27 @@ def ports_of(draft: PlanDraft, nodes: Nodes, partition: _core.partition) -> Port
     return Ports(values, reads, makes, [draft.known[i] for i in reads], outputs)
 
 
-def compile_group(draft: PlanDraft, nodes: Nodes, partition: _core.partition) -> Compiled:
+def compile_group(
+    draft: PlanDraft, nodes: Nodes, partition: _core.partition, group: Group
+) -> Compiled:
     """Compile the partition of a group; raise if oneDNN can't compile it, or must not."""
     ports = ports_of(draft, nodes, partition)
     reads = [draft.folded.get(i, ports.values[i]) for i in ports.reads]
-    constants = [v.data for v in reads if v.data is not None]
+    lie_apart = [lies_apart(v.data) for v in reads if v.data is not None]
     quantizes = any(n.kind in _QUANTIZATION for n in nodes)
     several = quantizes and draft.shared.has_unknown_dims
     broadcast = _broadcast(draft, nodes) if several else ()
-    if broadcast or ((constants or quantizes) and not any(map(lies_apart, constants))):
-        partition = _spaced(draft, nodes, partition, broadcast)
+    if broadcast or ((lie_apart or quantizes) and not any(lie_apart)):
+        shared = draft.shared.spaced(nodes, draft.is_strict(nodes), partition, broadcast)
+        partition = shared or partition_of(draft.graph(nodes), partition.get_ops())
     plain = [draft.plain(ports.values[i]) for i in ports.makes]
     threads = draft.threads_of(nodes)
 
     def compiled_for(outputs: list[_core.logical_tensor]) -> _core.compiled_partition:
+        context = copy_context()
+        context.run(PLANNED.set, group)
         with _core._compiling_with(threads):
-            return partition.compile(ports.inputs, outputs, draft.engine)
+            return context.run(partition.compile, ports.inputs, outputs, draft.engine)
 
     try:
         compiled = compiled_for(ports.outputs)
@@ -94,13 +107,15 @@ def compile_group(draft: PlanDraft, nodes: Nodes, partition: _core.partition) ->
     scratchpad_bytes = 0
     if draft.conditions.version >= (3, 13):
         scratchpad_bytes = compiled.get_scratchpad_logical_tensor().get_mem_size()
+    pairs = zip(compiled.get_inputs(), reads, strict=True)
+    passed = [lt if v.data is None else as_passed(lt, v.data) for lt, v in pairs]
     place = {id_: i for i, id_ in enumerate(ports.values)}
     return Compiled(
         compiled,
         tuple(place[i] for i in ports.reads),
         tuple(place[i] for i in ports.makes),
-        outputs,
-        (compiled.get_inputs(), compiled.get_outputs()),
+        [facts_of(lt) for lt in outputs],
+        (passed, compiled.get_outputs()),
         [(place[read], place[written]) for read, written in compiled.get_inplace_ports()],
         scratchpad_bytes,
     )
@@ -119,12 +134,3 @@ def _broadcast(draft: PlanDraft, nodes: Nodes) -> tuple[tuple[bool, ...], ...]:
         for v in n.inputs
     ]
     return tuple(tuple(dim == 1 for dim in shape) for shape in shapes)
-
-
-def _spaced(
-    draft: PlanDraft, nodes: Nodes, partition: _core.partition, broadcast: Hashable
-) -> _core.partition:
-    """Return the partition with an id that suits constants of quantization."""
-    if draft.shared.has_partition(partition):
-        return draft.shared.spaced(nodes, draft.is_strict(nodes), partition, broadcast)
-    return partition_of(draft.graph(nodes), partition.get_ops())

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ... import _core
 from ..building.constant_arrays import aligned_copy, placed
 from ..building.foreign import ViewNode
-from ..building.value import Value
+from ..building.value import Node, Value
 from .plan import PlannedStep
 from .plan_draft import PlanDraft
 from .shared import Nodes
@@ -21,12 +20,12 @@ from .trial import Trial
 def reading_folded(draft: PlanDraft, nodes: Nodes) -> Nodes:
     """Replace folded inputs of nodes by the constants that stand for them."""
     folded = draft.folded
-    if all(folded.get(v.id, v) is v for n in nodes for v in n.inputs):
+    if not folded or all(folded.get(v.id, v) is v for n in nodes for v in n.inputs):
         return nodes
     return tuple(replace(n, inputs=tuple(folded.get(v.id, v) for v in n.inputs)) for n in nodes)
 
 
-def know_constants(draft: PlanDraft, nodes: Nodes) -> None:
+def know_constants(draft: PlanDraft, nodes: Iterable[Node]) -> None:
     """Take the constants that another way to write an op reads."""
     for value in (v for n in nodes for v in n.inputs):
         if value.data is not None and value.id not in draft.known:
@@ -46,34 +45,31 @@ def _may_fold(draft: PlanDraft, results: Iterable[int]) -> bool:
     return folds and draft.outputs.isdisjoint(results)
 
 
-def is_constant(
-    draft: PlanDraft, inputs: list[_core.logical_tensor], outputs: list[_core.logical_tensor]
-) -> bool:
+def is_constant(draft: PlanDraft, step: PlannedStep) -> bool:
     """Return whether a step reads only constants and makes no output of the graph."""
-    known = bool(inputs) and all(lt.get_id() in draft.sources for lt in inputs)
-    return known and _may_fold(draft, (lt.get_id() for lt in outputs))
+    known = bool(step.inputs) and all(i in draft.sources for i in step.read)
+    return known and _may_fold(draft, step.made)
 
 
 def fold(draft: PlanDraft, step: PlannedStep) -> None:
     """Compute a step now, if it is constant."""
-    if not is_constant(draft, step.inputs, step.outputs):
+    if not is_constant(draft, step):
         return
     values = {v.id: v for n in step.nodes for v in n.outputs}
     sources, numbers = dict(draft.sources), dict[int, int]()
-    ports = [lt.get_id() for lt in step.outputs]
     with draft.constants.lock:
         for node in step.nodes:
             read = [sources[v.id] for v in node.inputs]
             for i, value in enumerate(node.outputs):
                 numbers[value.id] = draft.constants.result(node, i, draft.shapes[value.id], read)
                 sources[value.id] = ~numbers[value.id]  # fused, other bits than the op alone
-        arrays = draft.constants.get([numbers[i] for i in ports])
+        arrays = draft.constants.get([numbers[i] for i in step.made])
         if arrays is None:
             trial = Trial(draft.engine, [step], draft.constant_arrays())
             trial.run()
             arrays = [aligned_copy(np.ascontiguousarray(trial.array(lt))) for lt in step.outputs]
-            draft.constants.put([numbers[i] for i in ports], arrays)
-    for port, array in zip(ports, arrays, strict=True):
+            draft.constants.put([numbers[i] for i in step.made], arrays)
+    for port, array in zip(step.made, arrays, strict=True):
         _keep(draft, values[port], array, numbers[port])
     step.folded = True
     step.compiled = step.function = None

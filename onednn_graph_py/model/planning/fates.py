@@ -59,24 +59,19 @@ _Judge = Callable[["PlanDraft", "Candidate"], Fate | None]
 
 @dataclass
 class Candidate:
-    """A group that may run as one partition, and what judges answered about it.
+    """A group that may run as one partition, and its fates.
 
-    The answers hold for equal groups, which take each other's place here.
+    They are those of equal groups too, which take each other's place here.
     """
 
     nodes: Nodes
     partition: _core.partition
-    answers: dict[_Judge, Fate | None] = field(default_factory=dict)
-    compiled: Compiled | None = None
+    group: Group
+    conditions: Conditions
+    fates: dict[bool, Fate | None] = field(default_factory=dict)  # by whether it may be slow
+    compiled: dict[tuple[int, ...], Compiled] = field(default_factory=dict)  # by `Form.lent`
     verified: str = ""
     unverified: str = ""
-    seen: tuple[Group, Conditions] | None = None
-
-    def as_seen(self, draft: PlanDraft) -> tuple[Group, Conditions]:
-        """Return what `safety` looks at: the group, and the conditions in which it runs."""
-        if self.seen is None:
-            self.seen = draft.group(self.nodes), draft.conditions_of(self.nodes)
-        return self.seen
 
 
 # -- the judges
@@ -86,7 +81,7 @@ def known_defect(draft: PlanDraft, candidate: Candidate) -> Wrong | None:
     """Look for the group in the table of oneDNN's defects."""
     if draft.options.known_defects == "run":
         return None
-    found = wrong_result(*candidate.as_seen(draft))
+    found = wrong_result(candidate.group, candidate.conditions)
     return None if found is None else Wrong(found.message)
 
 
@@ -99,7 +94,7 @@ def known_slow(draft: PlanDraft, candidate: Candidate) -> Fate | None:
     """Look for the group in the table of slow fusions."""
     if not _judges_speed(draft, candidate):
         return None
-    found = slow_fusion(*candidate.as_seen(draft))
+    found = slow_fusion(candidate.group, candidate.conditions)
     return None if found is None else Slow(found.what)
 
 
@@ -127,9 +122,13 @@ def helper(draft: PlanDraft, candidate: Candidate) -> Fate | None:
 
 
 def compiles(draft: PlanDraft, candidate: Candidate) -> Fate | None:
-    """Compile the partition."""
+    """Compile the partition, unless it is for an equal group with the same constants."""
+    lent, nodes = draft.form(candidate.nodes).lent, candidate.nodes
+    if lent in candidate.compiled:
+        return None
+    group = Group((), {}, {}) if candidate.compiled else candidate.group  # it is checked once
     try:
-        candidate.compiled = compile_group(draft, candidate.nodes, candidate.partition)
+        candidate.compiled[lent] = compile_group(draft, nodes, candidate.partition, group)
     except KnownDefectError as e:
         return Wrong(str(e))
     except OneDNNError as e:
@@ -142,11 +141,10 @@ def stop_watch(draft: PlanDraft, candidate: Candidate) -> Fate | None:
     nodes = candidate.nodes
     if not _judges_speed(draft, candidate):
         return None
-    assert candidate.compiled is not None
     if draft.shared.has_unknown_dims and draft.size_key(nodes) in draft.shared.paces:
         return measured_slow(draft, candidate)
-    fused = step_of(draft, nodes, candidate.compiled)
-    if is_constant(draft, fused.inputs, fused.outputs):
+    fused = step_of(draft, nodes, candidate.compiled[draft.form(nodes).lent])
+    if is_constant(draft, fused):
         return None
     if not may_be_slow(nodes, draft.shapes, fused.inputs):
         return None
@@ -189,20 +187,21 @@ def fate(draft: PlanDraft, nodes: Nodes, partition: _core.partition, *, slow: bo
 
     If `slow`, it runs as one partition even if that is slow.
     """
-    candidate: Candidate = draft.candidates.setdefault(
-        draft.key(nodes), Candidate(nodes, partition)
-    )
+    key = draft.key(nodes)
+    candidate: Candidate | None = draft.candidates.get(key)
+    if candidate is None:
+        # One whose results must be plain equals one for which oneDNN chose plain layouts.
+        candidate = draft.candidates.get(draft.key(nodes, free=True))
+        if candidate is None or not any(c.is_plain for c in candidate.compiled.values()):
+            candidate = Candidate(nodes, partition, draft.group(nodes), draft.conditions_of(nodes))
+        draft.candidates[key] = candidate
     candidate.nodes, candidate.partition = nodes, partition
-    for judge in JUDGES:
-        if slow and judge in _OF_SPEED:
-            continue
-        if judge not in candidate.answers:
-            candidate.answers[judge] = judge(draft, candidate)
-        answer = candidate.answers[judge]
-        if answer is not None and not (slow and isinstance(answer, Slow)):
-            return answer
-    assert candidate.compiled is not None
-    return Runs(candidate.compiled, candidate.verified, candidate.unverified)
+    if slow not in candidate.fates:
+        answers = (j(draft, candidate) for j in JUDGES if not (slow and j in _OF_SPEED))
+        candidate.fates[slow] = next((a for a in answers if a is not None), None)
+    answer = candidate.fates[slow] or compiles(draft, candidate)
+    lent = draft.form(nodes).lent
+    return answer or Runs(candidate.compiled[lent], candidate.verified, candidate.unverified)
 
 
 # -- steps of groups that run

@@ -1,7 +1,5 @@
 """Run a group in another form, where that is faster: `add_form`."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -11,7 +9,7 @@ from ...machine.pace import LIMIT
 from ...safety.table import faster_form
 from ..building.builder import leaving_of
 from ..building.foreign import ForeignNode
-from ..building.value import Node, is_whole
+from ..building.value import Node
 from ..rewriting import FORMS, Ops
 from . import pace, partitions
 from .compiling import ports_of
@@ -24,18 +22,7 @@ from .shared import Nodes
 from .work import flop
 
 _LEAST = 2_000_000  # the number of operations from which a group is worth a search
-_always = False  # whether groups run in a form that fits them, however fast
-
-
-@contextmanager
-def always_in_forms() -> Iterator[None]:
-    """Let each group run in a form that fits it, so that a test of small graphs tests forms."""
-    global _always
-    before, _always = _always, True
-    try:
-        yield
-    finally:
-        _always = before
+always = False  # whether groups run in a form that fits them, however fast: for tests
 
 
 @dataclass(frozen=True)
@@ -58,8 +45,7 @@ def _takes_forms(draft: PlanDraft, nodes: Nodes) -> bool:
         return False
     # oneDNN packs weights of convolutions in several layouts, by the number of rows: with 12 sizes
     # they took up to 1.1 times their memory more, for a gain of 1.04 to 1.15.
-    shapes = (v.shape for n in nodes for v in (*n.inputs, *n.outputs))
-    return not draft.shared.has_unknown_dims or all(s is not None and is_whole(s) for s in shapes)
+    return not draft.shared.has_unknown_dims or draft.form(nodes).is_whole
 
 
 def _written(draft: PlanDraft, nodes: Nodes, form: str) -> Ops | None:
@@ -78,7 +64,7 @@ def _choice_of(draft: PlanDraft, nodes: Nodes) -> Choice | None:
     """Return the forms of a group; None if it has only one."""
     work = flop(nodes, draft.shapes)
     table = faster_form(draft.group(nodes), draft.conditions)
-    if table is None and work < _LEAST and not _always:
+    if table is None and work < _LEAST and not always:
         return None
     fitting = {form: _written(draft, nodes, form) for form in FORMS}
     if not any(fitting.values()):
@@ -104,7 +90,7 @@ def chosen(draft: PlanDraft, choice: Choice) -> tuple[str, str]:
     What was measured decides; the table does where nothing was, and where both ways take about as
     long: a group by itself does not show what it takes among others, whose weights come between.
     """
-    if _always:
+    if always:
         return next(iter(choice.keys)), "it fits"
     best, gain, why = choice.known, LIMIT, choice.why
     for form, key in choice.keys.items():

@@ -108,10 +108,10 @@ def layout_of(lt: _core.logical_tensor) -> tuple[int, ...] | int:
         return lt.get_layout_id()
 
 
-def renamed(lt: _core.logical_tensor, id: int) -> _core.logical_tensor:
-    """Return an equal logical tensor with another id."""
-    if lt.get_id() == id:
-        return lt
-    layout = layout_of(lt)
-    facts = (id, lt.get_data_type(), lt.get_dims())
-    return _core.logical_tensor(*facts, layout, lt.get_property_type())
+Facts = tuple[Any, ...]
+"""All of a logical tensor but its id: data type, dims, layout and property."""
+
+
+def facts_of(lt: _core.logical_tensor) -> Facts:
+    """Return all of a logical tensor but its id."""
+    return lt.get_data_type().name, lt.get_dims(), layout_of(lt), lt.get_property_type().name

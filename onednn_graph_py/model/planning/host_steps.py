@@ -16,7 +16,7 @@ from ..rewriting import REORDERED
 from . import partitions
 from .constants import fold_view
 from .fates import Runs, add_group
-from .group import renamed
+from .group import facts_of
 from .plan import PlannedStep
 from .plan_draft import PlanDraft
 from .steps import add_reference, add_view, origin_of
@@ -133,7 +133,7 @@ def _add_copy(draft: PlanDraft, node: ViewNode, view: _core.logical_tensor, offs
     source = Value(draft.builder, draft.shapes[value.id], value.dtype, value.name)
     draft.shapes[source.id] = draft.shapes[value.id]
     draft.views[source.id] = origin_of(draft, node.inputs[0].id, offset)
-    draft.known[source.id] = renamed(view, source.id)
+    draft.known[source.id] = _core.logical_tensor(source.id, *facts_of(view))
     copy = Node(new_id(), "Reorder", node.name, (source,), (value,), {}, node.where)
     reorders = value.dtype in REORDERED and not is_refused(view)
     groups = partitions.groups(draft, [copy]) if reorders else []

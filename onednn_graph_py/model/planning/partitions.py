@@ -19,8 +19,6 @@ def groups(draft: PlanDraft, nodes: Sequence[Node]) -> Grouping:
     The partition is None if oneDNN can't run the group.
     """
     computing = [n for n in nodes if n.kind != "End"]
-    if not computing:
-        return []
     if all(map(draft.shared.has, computing)):
         strict = draft.is_strict(computing)
         return draft.shared.groups(computing, strict, lambda part: _grouped(draft, part))

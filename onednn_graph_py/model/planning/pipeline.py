@@ -17,6 +17,7 @@ from ..verdicts import Judge
 from . import partitions
 from .arena import lay_out
 from .choosing import add
+from .constants import know_constants
 from .fallback import reference_function
 from .forms import note_measured
 from .options import CompileOptions, engine_of
@@ -82,6 +83,7 @@ def make_plan(
 
 
 def _add_groups(draft: PlanDraft) -> None:
+    know_constants(draft, draft.nodes)
     for nodes, partition in partitions.groups(draft, draft.nodes):
         add(draft, nodes, partition)
 
@@ -104,7 +106,9 @@ def _warn(groups: Sequence[tuple[Nodes, str]], what: str, what_of_one: str) -> N
 
 def _warn_of_size(draft: PlanDraft) -> None:
     """Warn if what is computed from constants makes them more than twice as large."""
-    read = {lt.get_id() for step in draft.steps if step.runs for lt in step.inputs}
+    if not draft.folded:
+        return
+    read = {i for step in draft.steps if step.runs for i in step.read}
     constants = [v.data for v in draft.builder.constants if v.data is not None]
     results = [v.data for i, v in draft.folded.items() if i in read and v.data is not None]
     if not results:
@@ -127,7 +131,7 @@ def _laid_out(draft: PlanDraft) -> Plan:
     """Give each tensor of a draft its place."""
     builder = draft.builder
     slots = {v.id: Slot("input", i) for i, v in enumerate(builder.inputs)}
-    used = {lt.get_id() for step in draft.steps if step.runs for lt in step.inputs}
+    used = {i for step in draft.steps if step.runs for i in step.read}
     used |= {origin.id for origin in draft.views.values()}
     used |= {v.id for v in builder.outputs.values()}
     kept = [v for v in (*builder.constants, *draft.folded.values()) if v.id in used]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy.typing as npt
@@ -83,6 +84,16 @@ class PlannedStep:
         """Whether a call executes the step."""
         return self.implementation not in ("view", "constant")
 
+    @cached_property
+    def read(self) -> list[int]:
+        """The ids of the inputs."""
+        return [lt.get_id() for lt in self.inputs]
+
+    @cached_property
+    def made(self) -> list[int]:
+        """The ids of the outputs."""
+        return [lt.get_id() for lt in self.outputs]
+
     @property
     def label(self) -> str:
         """The step's name in messages."""
@@ -93,7 +104,8 @@ def as_passed(lt: _core.logical_tensor, constant: npt.NDArray[Any]) -> _core.log
     """Return the logical tensor with which a step gets a constant.
 
     Nothing is known of the address of a caller's array. oneDNN leaves it out of its hash (see
-    `partition_ids`) if the tensor is not a constant when it is passed.
+    `partition_ids`) if the tensor is not a constant when it is passed. So what is compiled for one
+    such array must not run with another.
     """
     if lies_apart(constant):
         return lt
@@ -130,13 +142,7 @@ class Plan:
     def arguments(self, step: PlannedStep) -> tuple[list[Argument], list[Argument]]:
         """Return a step's inputs and outputs with their slots, as the executor takes them."""
         inputs, outputs = (
-            [self._argument(lt.get_id(), port) for lt, port in zip(own, ports, strict=True)]
-            for own, ports in zip((step.inputs, step.outputs), step.ports, strict=True)
+            [(*self.slots[i][:2], lt, self.slots[i].offset) for i, lt in zip(ids, lts, strict=True)]
+            for ids, lts in zip((step.read, step.made), step.ports, strict=True)
         )
         return inputs, outputs
-
-    def _argument(self, id: int, port: _core.logical_tensor) -> Argument:
-        where, at, offset = self.slots[id]
-        if where == "constant":
-            port = as_passed(port, self.constants[at])
-        return where, at, port, offset

@@ -22,7 +22,7 @@ from ..verdicts import Judge, Subject, subject_of
 from .group import group_of, layout_of
 from .options import CompileOptions
 from .plan import PlannedStep
-from .shared import Nodes, Shared
+from .shared import Form, Nodes, Shared
 from .views import Origin
 from .work import is_brief
 
@@ -74,6 +74,8 @@ class PlanDraft(Progress):
     ) -> None:
         self.builder = builder
         self._engine = engine
+        self.on_cpu = builder.engine_kind.name == "cpu"
+        self._sets_threads = self.on_cpu and threads_can_be_set()
         self.shapes = shapes
         self.shared = shared if shared is not None else Shared(builder, options)
         infer_rest(self.shared.nodes, shapes)
@@ -100,7 +102,7 @@ class PlanDraft(Progress):
         """Return the ids of the values whose layout oneDNN chooses."""
         ops = [n for n in self.nodes if not isinstance(n, ForeignNode)]
         free = {v.id for n in ops for v in n.outputs} - self.outputs - self.shared.row_major
-        if self.builder.engine_kind.name != "cpu":  # there layouts may be opaque
+        if not self.on_cpu:  # there layouts may be opaque
             free -= {v.id for n in self.nodes if isinstance(n, ForeignNode) for v in n.inputs}
         return free
 
@@ -109,11 +111,6 @@ class PlanDraft(Progress):
         """The engine to compile for."""
         assert self._engine is not None
         return self._engine
-
-    @property
-    def on_cpu(self) -> bool:
-        """Whether the engine is a CPU's."""
-        return self.builder.engine_kind.name == "cpu"
 
     @contextmanager
     def attempt(self) -> Iterator[Callable[[], None]]:
@@ -143,8 +140,7 @@ class PlanDraft(Progress):
 
     def threads_of(self, nodes: Sequence[Node]) -> int:
         """Return the number of threads that a group runs on; 0 for the runtime's own number."""
-        one = self.on_cpu and threads_can_be_set() and is_brief(nodes, self.shapes)
-        return 1 if one else self.threads
+        return 1 if self._sets_threads and is_brief(nodes, self.shapes) else self.threads
 
     def conditions_of(self, nodes: Sequence[Node]) -> Conditions:
         """Return the conditions in which a group runs."""
@@ -156,30 +152,27 @@ class PlanDraft(Progress):
         readers = self.shared.readers
         return graph_of(self.builder, self.shapes, nodes, readers, strict=self.is_strict(nodes))
 
-    def values(self, nodes: Nodes) -> tuple[Value, ...]:
-        """Return the values of a group, in an order that equal groups share."""
-        return self.shared.form(nodes, self.is_strict(nodes))[1]
+    def form(self, nodes: Nodes) -> Form:
+        """Return the form of a group, with its own values."""
+        return self.shared.form(nodes, self.is_strict(nodes))
 
-    def key(self, nodes: Nodes) -> Hashable:
-        """Describe a group by all that decides how it runs."""
-        form, values = self.shared.form(nodes, self.is_strict(nodes))
-        known, sources = self.known, self.sources
-        made = {v.id for n in nodes for v in n.outputs}
-        tensors = tuple(
-            (
-                self.shapes[v.id],
-                v.id in sources,
-                v.id in made and (v.id in self.free_layout, v.id in self.outputs),
-                None if v.data is not None or v.id not in known else layout_of(known[v.id]),
-            )
-            for v in values
+    def key(self, nodes: Nodes, *, free: bool = False) -> Hashable:
+        """Describe a group by all that decides how it runs; if `free`, with layouts of its own."""
+        form = self.form(nodes)
+        wanted = [
+            (free or i in self.free_layout, not free and i in self.outputs) for i in form.made
+        ]
+        return (
+            form.number,
+            tuple([(self.shapes[i], i in self.sources) for i in form.ids]),
+            tuple(wanted),
+            tuple([layout_of(self.known[i]) if i in self.known else None for i in form.read]),
         )
-        return form, tensors
 
     def size_key(self, nodes: Nodes) -> Hashable:
         """Describe a group by its form, and by its size to a power of two."""
-        form, values = self.shared.form(nodes, self.is_strict(nodes))
-        return form, max(math.prod(self.shapes[v.id]) for v in values).bit_length()
+        form = self.form(nodes)
+        return form.number, max(math.prod(self.shapes[i]) for i in form.ids).bit_length()
 
     def group(self, nodes: Nodes) -> Group:
         """Describe a group for `safety`."""

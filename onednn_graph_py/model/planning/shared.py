@@ -5,10 +5,12 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from ... import _core
 from ...base.errors import OneDNNError
 from ...base.processes.forked import renew_in_forks
-from ...safety.saturation import Magnitude, magnitude_of
+from ...safety.saturation import magnitude_of
 from ..building.builder import GraphBuilder, graph_of, leaving_of, readers_of
 from ..building.constant_arrays import lies_apart
 from ..building.foreign import ForeignNode
@@ -28,6 +30,8 @@ Grouping = list[tuple[Nodes, _core.partition | None]]
 """Groups of ops with their partitions; None if oneDNN can't run the ops."""
 
 
+_FEW = 4096  # the elements that are looked at for scales, zero points and infinities
+
 _Part = tuple[tuple[int, ...], _core.partition | None]
 """A group, by the ids of its ops, and the partition that all plans compile.
 
@@ -40,6 +44,17 @@ class Way(NamedTuple):
 
     parts: list[list[int]]  # the places of each part's ops in the group
     slow: bool  # whether slow parts were allowed
+
+
+class Form(NamedTuple):
+    """All that groups have in common that differ only in shapes, ids and names."""
+
+    number: Hashable
+    ids: tuple[int, ...]  # those of the values, in an order that equal groups share
+    made: tuple[int, ...]  # those of its results
+    read: tuple[int, ...]  # those of the values that are no constants
+    lent: tuple[int, ...]  # those of constants where the caller has them (see `as_passed`)
+    is_whole: bool  # whether the graph has no unknown dim of them
 
 
 class Shared:
@@ -84,8 +99,8 @@ class Shared:
         self._parts: dict[Hashable, list[_Part]] = {}
         self._partitions: dict[Hashable, _core.partition | None] = {}
         self._spaced: dict[Hashable, _core.partition] = {}
-        self._magnitudes: dict[int, Magnitude] = {}
-        self._forms: dict[Hashable, tuple[int, tuple[Value, ...]]] = {}
+        self._elements: dict[int, Hashable] = {}
+        self._forms: dict[Hashable, Form] = {}
         self._numbers: dict[Hashable, int] = {}
         self._free = itertools.count()  # atomic: threads that plan at once get different numbers
 
@@ -93,31 +108,36 @@ class Shared:
         self._lock = threading.RLock()
         self.folded.lock = threading.RLock()
 
-    def form(self, nodes: Nodes, strict: bool) -> tuple[int, tuple[Value, ...]]:
-        """Return the number of a group's form, and the group's values in the form's order."""
-        own = all(self._by_id.get(n.id) is n for n in nodes)
-        key = (tuple(n.id for n in nodes), strict)
-        if own and key in self._forms:
-            return self._forms[key]
+    def form(self, nodes: Nodes, strict: bool) -> Form:
+        """Return a group's form, with the group's own values."""
+        known = self._forms.get((nodes, strict))
+        if known is not None:
+            return known
         form = form_of(nodes, leaving_of(nodes, self.readers), self.constant)
-        made = self._numbers.setdefault((form, strict), next(self._free)), values_of(nodes)
-        if own:
-            self._forms[key] = made
-        return made
+        values = values_of(nodes)
+        known = Form(
+            self._numbers.setdefault((form, strict), next(self._free)),
+            tuple(v.id for v in values),
+            tuple(v.id for n in nodes for v in n.outputs),
+            tuple(v.id for v in values if v.data is None),
+            tuple(v.id for v in values if v.data is not None and not lies_apart(v.data)),
+            all(v.shape is not None and is_whole(v.shape) for v in values),
+        )
+        if all(self._by_id.get(n.id) is n for n in nodes):
+            self._forms[nodes, strict] = known
+        return known
 
     def constant(self, value: Value) -> Hashable:
         """Tell a constant from variables, by all that `safety` reads of its elements."""
         if value.data is None:
             return None
-        # oneDNN's cache does not know the address of a caller's array (see `plan.as_passed`), so
-        # what is compiled for one such array must not run with another.
-        if not lies_apart(value.data):
-            return value.id
-        if value.dtype != "s8":
-            return "constant"
-        found = self._magnitudes.get(value.id)
-        if found is None:
-            found = self._magnitudes[value.id] = magnitude_of(value.data)
+        found = self._elements.get(value.id)
+        if found is None and value.dtype == "s8":
+            found = self._elements[value.id] = magnitude_of(value.data)
+        elif found is None:
+            few = value.data.ravel()[:_FEW].astype(np.float64)
+            equal, finite = bool((few == few[:1]).all()), bool(np.isfinite(few).all())
+            found = self._elements[value.id] = equal, finite
         return found
 
     def has(self, node: Node) -> bool:
@@ -178,17 +198,16 @@ class Shared:
         """Make the mirror's graph of some of the model's nodes, with the unknown dims."""
         return graph_of(self.builder, {}, nodes, self.readers, strict=strict)
 
-    def has_partition(self, partition: _core.partition) -> bool:
-        """Whether all plans compile this partition."""
-        return any(partition == p for p in self._partitions.values())
-
     def spaced(
         self, nodes: Nodes, strict: bool, partition: _core.partition, broadcast: Hashable
-    ) -> _core.partition:
+    ) -> _core.partition | None:
         """Return a group's partition with an id that suits constants of quantization.
 
-        Sizes that broadcast operands in another way have an id of their own.
+        Sizes that broadcast operands in another way have an id of their own. None if not all plans
+        compile the partition.
         """
+        if not any(partition == p for p in self._partitions.values()):
+            return None
         key = partition.get_id(), broadcast
         with self._lock:
             if key not in self._spaced:

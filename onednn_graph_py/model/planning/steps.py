@@ -5,7 +5,6 @@ from ..building.value import Node
 from .compiling import Compiled
 from .constants import fold, reading_folded
 from .fallback import reference_function
-from .group import renamed
 from .plan import PlannedStep
 from .plan_draft import PlanDraft
 from .shared import Nodes
@@ -16,16 +15,16 @@ def step_of(
     draft: PlanDraft, nodes: Nodes, compiled: Compiled, why: str = "", verified: str = ""
 ) -> PlannedStep:
     """Make the step of a group, given what was compiled for it or an equal group."""
-    values = draft.values(nodes)
-    outputs = zip(compiled.outputs, compiled.makes, strict=True)
+    ids = draft.form(nodes).ids
+    read, made = [ids[i] for i in compiled.reads], [ids[i] for i in compiled.makes]
     return PlannedStep(
         nodes,
         compiled.compiled,
         None,
-        [draft.known[values[i].id] for i in compiled.reads],
-        [renamed(lt, values[i].id) for lt, i in outputs],
+        [draft.known[i] for i in read],
+        [_core.logical_tensor(i, *f) for i, f in zip(made, compiled.outputs, strict=True)],
         as_compiled=compiled.ports,
-        in_place={values[o].id: values[i].id for i, o in compiled.in_place},
+        in_place={ids[o]: ids[i] for i, o in compiled.in_place},
         scratchpad_bytes=compiled.scratchpad_bytes,
         why=why,
         verified=verified,
@@ -35,7 +34,7 @@ def step_of(
 def add_step(draft: PlanDraft, step: PlannedStep) -> None:
     """Add a step; compute it now if it is constant."""
     draft.steps.append(step)
-    draft.known.update((lt.get_id(), lt) for lt in step.outputs)
+    draft.known.update(zip(step.made, step.outputs, strict=True))
     fold(draft, step)
 
 

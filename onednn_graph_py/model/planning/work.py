@@ -7,8 +7,7 @@ and ops that read strided tensors. No call of them takes longer than one of the 
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
 from ... import _core
 from ...ops.lookup import row, with_trait
@@ -17,21 +16,19 @@ from .views import is_dense
 
 # The number of elements that an untuned kernel processes in about a third of a second.
 _ELEMENTS = 1 << 22
-_COMPRESSED = ("DynamicDequantize",)
 # Numbers of operations: any kernel computes the first in a tenth of a second and the second in a
 # third of a second; a tuned kernel computes the third in a fifth of a second.
 _FLOP_OF_ANY, _FLOP_IN_DOUBT, _FLOP = 1 << 22, 1 << 25, 1 << 30
 # Attention of at least this many heads, with at most this many scores each, is worth measuring, as
 # the time spent on each head counts.
 _HEADS, _SCORES = 32, 64 * 64
-# oneDNN's kernels for ConvTranspose may apply fused ops one element at a time.
-_HALF_TUNED = "ConvTranspose"
-# Ops that sum up many elements for each result, for which oneDNN has tuned kernels.
-_TUNED = with_trait("product") - {_HALF_TUNED}
+# Ops that sum up many elements for each result, for which oneDNN has tuned kernels; those for
+# ConvTranspose may apply fused ops one element at a time.
+_TUNED = with_trait("product") - {"ConvTranspose"}
 
 # What one thread computes, and reads and writes, in about 10 us.
 _BRIEF_FLOP, _BRIEF_ELEMENTS = 320_000, 75_000
-_brief_groups = True
+brief_groups = True  # False lets small groups run on all threads too, so that tests see them
 
 
 def flop(nodes: Sequence[Node], shapes: Mapping[int, tuple[int, ...]]) -> int:
@@ -51,20 +48,9 @@ def is_brief(nodes: Sequence[Node], shapes: Mapping[int, tuple[int, ...]]) -> bo
     has one of the CPUs a call waits for them, 10 to 1,000 times as long.
     """
     ids = {v.id for n in nodes for v in (*n.inputs, *n.outputs)}
-    if not _brief_groups or sum(math.prod(shapes[i]) for i in ids) > _BRIEF_ELEMENTS:
+    if not brief_groups or sum(math.prod(shapes[i]) for i in ids) > _BRIEF_ELEMENTS:
         return False
     return flop(nodes, shapes) <= _BRIEF_FLOP
-
-
-@contextmanager
-def none_is_brief() -> Iterator[None]:
-    """Let small groups run on all threads too, so that a test of small graphs tests threads."""
-    global _brief_groups
-    before, _brief_groups = _brief_groups, False
-    try:
-        yield
-    finally:
-        _brief_groups = before
 
 
 def may_be_slow(
@@ -76,7 +62,7 @@ def may_be_slow(
     kinds = {n.kind for n in nodes}
     elements = max(math.prod(shapes[v.id]) for n in nodes for v in (*n.inputs, *n.outputs))
     work = flop(nodes, shapes)
-    if not kinds.isdisjoint(_COMPRESSED):
+    if "DynamicDequantize" in kinds:
         return work <= _FLOP_IN_DOUBT
     if not 0 < elements <= _ELEMENTS:
         return False

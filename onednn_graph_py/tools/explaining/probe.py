@@ -120,7 +120,8 @@ def grouped(
             groups.append(Group(known, False))
             continue
         compiling = partial(_compiled, draft, nodes, partition) if can_compile(builder) else None
-        defect = known_defect(draft, Candidate(nodes, partition))
+        as_seen = draft.group(nodes), draft.conditions_of(nodes)
+        defect = known_defect(draft, Candidate(nodes, partition, *as_seen))
         trouble = "" if defect is None else defect.why
         kinds = tuple(n.kind for n in nodes)
         group = Group(known, True, trouble, kinds=kinds, _compile=compiling)

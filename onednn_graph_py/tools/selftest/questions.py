@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal
+from unittest.mock import patch
 
 import numpy as np
 
@@ -20,8 +21,7 @@ from ...machine.pace import Pace
 from ...machine.timing import time_calls
 from ...model.building.builder import GraphBuilder
 from ...model.checking.expected import Expected, reference_values
-from ...model.planning.forms import always_in_forms
-from ...model.planning.work import none_is_brief
+from ...model.planning import forms, work
 from ...model.running.model import CompiledGraph
 from ...ops.lookup import with_trait
 from .draft import Arrays, Drawn
@@ -152,7 +152,7 @@ def compiled(drawn: Drawn, threads: int | None, **more: Any) -> list[CompiledGra
         always = options.pop("forms", "") == "always"
         if always:
             options |= {"slow_fusions": "avoid", "tune": "off"}
-        with warnings.catch_warnings(), always_in_forms() if always else contextlib.nullcontext():
+        with warnings.catch_warnings(), patch.object(forms, "always", always):
             warnings.simplefilter("ignore", RuntimeWarning)
             models.append(drawn.builder.compile(**options))
     return models
@@ -187,7 +187,7 @@ def tested(
     ratio: float | None = None
     steps: tuple[str, ...] = ()
     try:
-        with none_is_brief() if seed % 2 else contextlib.nullcontext():
+        with patch.object(work, "brief_groups", seed % 2 == 0):
             drawn = draw(seed)
             if not drawn.calls:
                 raise OneDNNError("no sizes of the inputs fit")
