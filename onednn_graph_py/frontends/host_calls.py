@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
+from ..base.dtypes import array_dtype
 from ..model.building.host_functions import HostFunction
 
 Array = npt.NDArray[Any]
@@ -21,10 +23,12 @@ def _quotient(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
     return made if rounding_mode is None else np.trunc(made)
 
 
-def _over(function: Callable[..., Any], x: Array, dim: Any = None, keepdim: bool = False) -> Array:
+def _over(
+    function: Callable[..., Any], x: Array, dim: Any = None, keepdim: bool = False, **dtype: Any
+) -> Array:
     """Reduce by a function of NumPy."""
-    axis = dim if dim is None else tuple(np.atleast_1d(dim))
-    return np.asarray(function(x, axis=axis, keepdims=keepdim))
+    axis = None if dim is None else tuple(np.atleast_1d(dim)) or None
+    return np.asarray(function(x, axis=axis, keepdims=keepdim, **dtype))
 
 
 def _concatenate(arrays: Any, dim: int = 0) -> Array:
@@ -101,11 +105,11 @@ def _upsampled(x: Array, size: Any, align: bool | None, *scales: Any) -> Array:
     return x
 
 
-def _largest(x: Array, dim: Any = None, keepdim: bool = False) -> Any:
-    """Return the largest elements along a dim, of which NaN is one, with their places."""
+def _extreme(name: str, x: Array, dim: Any = None, keepdim: bool = False) -> Any:
+    """Return the largest or smallest elements along a dim, NaN if there is one, with places."""
     if not isinstance(dim, int):
-        return np.max(x) if dim is None else np.maximum(x, dim)
-    places = np.argmax(x, dim, keepdims=True)
+        return getattr(np, name)(x) if dim is None else getattr(np, f"{name}imum")(x, dim)
+    places = getattr(np, f"arg{name}")(x, dim, keepdims=True)
     both = np.take_along_axis(x, places, dim), places
     return both if keepdim else tuple(a.squeeze(dim) for a in both)
 
@@ -180,24 +184,24 @@ logical_and logical_not logical_or maximum minimum ones ones_like remainder sin 
 zeros zeros_like
 """
 
+_OPERATORS = "__and__ __or__ eq ge gt le lt mul ne neg"
+
 FOURIER = "fft ifft rfft irfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn"
 
 HOST: dict[str, Callable[..., Any]] = {
     **{name: getattr(np, name) for name in _ALIKE.split()},
-    **{n: getattr(operator, n) for n in ("eq", "ge", "gt", "le", "lt", "mul", "ne", "neg")},
+    **{name: getattr(operator, name) for name in _OPERATORS.split()},
     **{f"fft_{name}": getattr(np.fft, name) for name in FOURIER.split()},
     "view_as_real": lambda x: np.stack([x.real, x.imag], -1),
     "add": lambda x, y, alpha=1: x + y * alpha,
+    "addcmul": lambda x, y, z, value=1: x + y * z * np.asarray(value).astype(x.dtype),
     "sub": lambda x, y, alpha=1: x - y * alpha,
     "sign": lambda x: np.subtract(x > 0, x < 0, dtype=x.dtype),  # 0 for NaN
     "pow": np.power,
     "repeat": np.tile,
-    "__and__": np.bitwise_and,
-    "__or__": np.bitwise_or,
-    "view": np.reshape,
-    "_unsafe_view": np.reshape,
+    **dict.fromkeys(("view", "_unsafe_view"), np.reshape),
     "clamp": lambda x, low=None, high=None: np.clip(x, low, high),
-    "cumsum": lambda x, dim: np.cumsum(x, dim),
+    "cumsum": lambda x, dim, dtype=None: np.cumsum(x, dim, dtype).reshape(x.shape),
     "index": lambda x, indices: x[tuple(slice(None) if i is None else i for i in indices)],
     "gather": _gather,
     "index_select": lambda x, dim, index: x.take(np.atleast_1d(index), dim),
@@ -205,13 +209,12 @@ HOST: dict[str, Callable[..., Any]] = {
     "embedding": lambda table, ids, *rest: table[ids],
     "cat": _concatenate,
     "argmax": lambda x, dim=None, keepdim=False: np.argmax(x, dim, keepdims=keepdim),
-    "max": _largest,
+    **{name: partial(_extreme, name) for name in ("max", "min")},
     "topk": _top,
+    "sort": lambda x, dim=-1, descending=False, **stable: _top(x, x.shape[dim], dim, descending),
     "adaptive_avg_pool2d": _averaged,
-    "any": partial(_over, np.any),
-    "all": partial(_over, np.all),
-    "_to_copy": lambda x, *rest: x,
-    "type_as": lambda x, like: x,
+    **{name: partial(_over, getattr(np, name)) for name in ("all", "amax", "amin", "any", "sum")},
+    **dict.fromkeys(("_to_copy", "type_as"), lambda x, *rest: x),
     "scalar_tensor": np.asarray,
     "new_full": lambda x, size, value: np.full(size, value),
     "new_zeros": lambda x, size: np.zeros(size),
@@ -229,15 +232,19 @@ HOST: dict[str, Callable[..., Any]] = {
     "pad": _padded,
     "linalg_vector_norm": _vector_norm,
     "diff": _difference,
+    "unfold": lambda x, dim, size, step: sliding_window_view(x, size, dim).take(
+        range(0, x.shape[dim] - size + 1, step), dim % x.ndim
+    ),
     "rsub": lambda x, y, alpha=1: y - x * alpha,
     "div": _quotient,
-    "sum": partial(_over, np.sum),
     "upsample_nearest2d": lambda x, size, *scales: _upsampled(x, size, None, *scales),
     "upsample_bilinear2d": _upsampled,
-    "grid_sampler_2d": _sampled,
-    "grid_sampler_3d": _sampled,
+    **dict.fromkeys(("grid_sampler_2d", "grid_sampler_3d"), _sampled),
 }
 """The function of each op, by the name before the overload's."""
+
+TYPED = frozenset({"cumsum", "full_like", "sum"})
+"""Those that compute in the type of the result."""
 
 
 class HostCall(HostFunction):
@@ -246,7 +253,8 @@ class HostCall(HostFunction):
     @property
     def function(self) -> Callable[..., Any]:
         """The function that a call runs."""
-        return HOST[self.op]
+        dtype = {"dtype": array_dtype(self.results[0][1])} if self.op in TYPED else {}
+        return partial(HOST[self.op], **dtype)
 
     def __call__(self, *arrays: Array) -> Any:
         """Compute the results; infinities and NaN are valid, as in torch."""

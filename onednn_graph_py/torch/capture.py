@@ -33,7 +33,7 @@ KEPT = tuple(op for op in LOWERINGS if getattr(op, "_can_decompose", bool)()) + 
 )
 """Ops that stay whole: of their pieces oneDNN fuses fewer, or none between those of torch."""
 
-PARTS = (aten.addcdiv, aten.addcmul, aten.glu, aten.pixel_shuffle, aten.pixel_unshuffle)
+PARTS = (aten.glu, aten.pixel_shuffle, aten.pixel_unshuffle)
 """Ops that torch takes to pieces that oneDNN has; whole, they would divide a region."""
 
 NORMS = (aten.batch_norm.default, aten.instance_norm.default)

@@ -71,7 +71,8 @@ def _traced(
     dynamic_shapes: Any,
     fpmath_mode: str,
 ) -> _Tracer:
-    given = dict(kwargs or {})
+    # A model takes row-major arrays; torch fails for others with unknown dims.
+    args, given = tree_map_only(torch.Tensor, torch.Tensor.contiguous, (args, dict(kwargs or {})))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r".*LeafSpec", FutureWarning)  # torch warns of itself
         program = torch.export.export(module, args, given, dynamic_shapes=dynamic_shapes)
@@ -300,8 +301,8 @@ class _Tracer:
     def _outputs(self, node: fx.Node) -> None:
         results = node.args[0]
         assert isinstance(results, (tuple, list))
-        for i, result in enumerate(results):
-            if not isinstance(result, fx.Node):
+        for i, result in enumerate(r for r in results if r is not None):
+            if not isinstance(result, fx.Node) or not is_tensor(result):
                 raise InvalidGraphError(f"trace: result {i} is {result!r}, not a tensor")
             self.builder.output(**{f"output{i}": self._read(result)})
 

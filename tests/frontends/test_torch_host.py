@@ -18,6 +18,7 @@ TABLE = torch.arange(40.0).reshape(10, 4)
 
 CASES = {
     "add": lambda i, x: torch.add(i, i, alpha=3),
+    "addcmul": lambda i, x: torch.addcmul(i, i, i, value=2),
     "sub": lambda i, x: i - 2,
     "mul": lambda i, x: i * i,
     "neg": lambda i, x: -i,
@@ -48,7 +49,7 @@ CASES = {
     "remainder": lambda i, x: (i - 4) % 3,
     "isnan": lambda i, x: (x / x.abs()).isnan(),
     "clamp": lambda i, x: i.clamp(1, 4),
-    "cumsum": lambda i, x: i.cumsum(1),
+    "cumsum": lambda i, x: (x * 3).cumsum(1, dtype=torch.int64) + i[0, 3].cumsum(0),
     "index": lambda i, x: x[i[0] % 2],
     "index_select": lambda i, x: x.index_select(1, i[1, 2] % 3),
     "gather": lambda i, x: x.gather(0, i[:, :2] % 2),
@@ -57,7 +58,11 @@ CASES = {
     "cat": lambda i, x: torch.cat([i, i * 2, i.new_empty(0)], 1),
     "argmax": lambda i, x: x.argmax(1),
     "max": lambda i, x: (x / x.abs()).max(1)[1],
+    "min": lambda i, x: (x / x.abs()).min(1, keepdim=True)[1] + i.min(),
+    "amax": lambda i, x: i.amax(0),
+    "amin": lambda i, x: i.amin((0, 1), keepdim=True),
     "topk": lambda i, x: (x / x.abs() + x).topk(4, 1)[1],
+    "sort": lambda i, x: (i % 3).sort(dim=1, descending=True, stable=True)[1] * i.sort(0)[0],
     "adaptive_avg_pool2d": lambda i, x: F.adaptive_avg_pool2d(x[None], (2, 4)),
     "any": lambda i, x: (i > 4).any(1),
     "all": lambda i, x: (i > 0).all(1, keepdim=True),
@@ -70,7 +75,7 @@ CASES = {
     "new_full": lambda i, x: i.new_full((i.shape[0], 3), 5),
     "new_zeros": lambda i, x: i.new_zeros((i.shape[0], 3)),
     "new_ones": lambda i, x: i.new_ones((i.shape[0], 3)),
-    "full_like": lambda i, x: torch.full_like(i, 7),
+    "full_like": lambda i, x: torch.full_like(i, 0.5, dtype=torch.float32),
     "zeros_like": lambda i, x: torch.zeros_like(i),
     "ones_like": lambda i, x: torch.ones_like(i),
     "view": lambda i, x: i.view(-1),
@@ -82,6 +87,7 @@ CASES = {
     "slice_scatter": lambda i, x: torch.slice_scatter(i, i[:, :2] + 1, 1, 1, -1, 2),
     "select_scatter": lambda i, x: torch.select_scatter(x, x[:, 0] > 1, 1, -2),
     "pad": lambda i, x: F.pad(i, (1, -2, 0, 3), value=4),
+    "unfold": lambda i, x: i.unfold(-1, 3, 2),
     "diff": lambda i, x: torch.diff(i, dim=1, prepend=i[:, :1] - 3, append=i[:, 1:2]),
     "linalg_vector_norm": lambda i, x: torch.linalg.vector_norm(x, 3, dim=1, keepdim=True),
     "pow": lambda i, x: i**3,
@@ -90,7 +96,7 @@ CASES = {
     "repeat": lambda i, x: i.repeat(2, 3),
     "flip": lambda i, x: i.flip(1),
     "exp": lambda i, x: i.exp(),
-    "sum": lambda i, x: i.sum(1),
+    "sum": lambda i, x: (x * 3).sum(1, dtype=torch.int64) + i.sum([]),
     "triu": lambda i, x: i.triu(1),
     "tril": lambda i, x: i.tril(-1),
     "upsample_nearest2d": lambda i, x: F.interpolate(x[None, None], size=(5, 8)),
@@ -268,6 +274,33 @@ def test_sizes_that_go_through_tensors():
         given = x.repeat(3, 1)[:n] - 1
         for made, wanted in zip(model(given.numpy()), Spanned()(given), strict=True):
             torch.testing.assert_close(torch.from_numpy(made), wanted)
+
+
+class Summed(torch.nn.Module):
+    """A module some of whose results are no tensors."""
+
+    def forward(self, x, sizes=False):
+        return x.relu() * x + 1, None, x.shape[0] if sizes else x * 2
+
+
+@pytest.mark.parametrize("sizes", [{0}, {0, 1}], ids=["rows", "both"])
+def test_arguments_of_any_strides_have_unknown_dims(sizes):
+    whole = torch.linspace(-2.0, 9.0, 40).reshape(5, 8)
+    shapes = (dict.fromkeys(sizes, torch.export.Dim.AUTO),)
+    for x in (whole[:, 1:4], whole[::2], whole.t()[1:], whole[:, :1].expand(5, 3)):
+        model = front.export(Summed(), (x,), dynamic_shapes=shapes, check=True)
+        given = whole[1:4].flip(0)[:, : x.shape[1]]
+        wanted, _, twice = Summed()(given)
+        for made, right in zip(model(given.numpy()), (wanted, twice), strict=True):
+            torch.testing.assert_close(torch.from_numpy(made), right)
+
+
+def test_a_size_is_no_result():
+    with pytest.raises(og.InvalidGraphError, match="result 1 is 3, not a tensor"):
+        front.trace(Summed(), (torch.ones(3, 2), True))
+    shapes = ({0: torch.export.Dim.AUTO}, None)
+    with pytest.raises(og.InvalidGraphError, match=r"result 1 is sym_size.*, not a tensor"):
+        front.trace(Summed(), (torch.ones(3, 2), True), dynamic_shapes=shapes)
 
 
 def test_a_number_among_the_elements_is_no_size():

@@ -204,12 +204,22 @@ NEGATIVE = torch._neg_view(ROWS)
         (lambda x: torch.sparse.mm(x, ROWS).relu(), torch.eye(4).to_sparse()),
         (lambda x: (x @ x.mT).real, torch.complex(ROWS, ROWS)),
         (lambda x: (x @ x.mT).relu(), ROWS.double()),
+        (lambda x: torch.addcmul(x, x, x, value=0.5), ROWS.long()),
         (lambda x: x.dequantize().relu(), quantized(ROWS)),
         (lambda x: (x @ torch.ones(6, 6)).relu(), ROWS.as_subclass(Own)),
         (lambda x: (x @ x.mT).relu(), torch._neg_view(ROWS)),
         (lambda x: (x @ NEGATIVE.mT).relu(), ROWS),
     ],
-    ids=["sparse", "complex", "f64", "quantized", "subclass", "negative", "negative weight"],
+    ids=[
+        "sparse",
+        "complex",
+        "f64",
+        "integers",
+        "quantized",
+        "subclass",
+        "negative",
+        "negative weight",
+    ],
 )
 def test_kinds_of_tensors(function, x):
     agree(function, (x,), (x,))

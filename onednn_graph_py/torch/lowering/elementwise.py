@@ -90,6 +90,13 @@ _binary((aten.maximum.default,), "maximum")
 _binary((aten.minimum.default,), "minimum")
 
 
+@lowers(aten.addcdiv.default, aten.addcmul.default)
+def _added(at: Lowering, x: Value, y: Value, z: Value, *, value: float) -> Value:
+    x, y, z = (at.operand(v, at.dtype) for v in (x, y, z))
+    changed: Value = y * z if at.node.target is aten.addcmul.default else at.b.divide(y, z)
+    return x + at.times(changed, value)
+
+
 @lowers(aten.lerp.Scalar)
 def _lerp(at: Lowering, x: Value, y: Value, weight: float) -> Value:
     at.need_float(x, y)

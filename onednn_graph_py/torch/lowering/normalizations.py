@@ -104,10 +104,9 @@ def _along(method: str, at: Lowering, x: Value, dim: int, _: Any, **attributes: 
 
 
 _softmax = partial(_along, "softmax")
-_log_softmax = partial(_along, "log_softmax")
 lowers(aten.softmax.int, aten._softmax.default)(_softmax)
 lowers(aten._safe_softmax.default)(partial(_softmax, mode="inf_as_zero"))
-lowers(aten.log_softmax.int, aten._log_softmax.default)(_log_softmax)
+lowers(aten.log_softmax.int, aten._log_softmax.default)(partial(_along, "log_softmax"))
 
 
 def _windows(
@@ -197,7 +196,8 @@ def _variance(
     at: Lowering, x: Value, dim: Any, *, correction: float | None, keepdim: bool
 ) -> Value:
     shape = x.shape or ()
-    axes = [d % x.ndim for d in (range(x.ndim) if not dim and dim != 0 else each(dim, 1))]
+    every = range(x.ndim) if not dim and dim != 0 else each(dim, 1)
+    axes = [d % x.ndim for d in every if x.ndim]
     count = math.prod(shape[a] for a in axes)
     rest = count - (1 if correction is None else correction)
     if any(shape[a] == -1 for a in axes) or rest <= 0:

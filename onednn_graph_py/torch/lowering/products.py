@@ -18,22 +18,13 @@ from .table import Lowering, NotLowered, each, lowers
 aten = torch.ops.aten
 
 
-@lowers(aten.addmm.default)
+@lowers(aten.addmm.default, aten.baddbmm.default)
 def _addmm(at: Lowering, bias: Value, x: Value, y: Value, *, beta: float, alpha: float) -> Value:
-    if alpha == beta == 1 and bias.shape == (y.shape or ())[1:]:
+    if alpha == beta == 1 and x.ndim == 2 and bias.shape == (y.shape or ())[1:]:
         return _product(at, x, y, bias)
-    return _sum(at, bias, _product(at, x, y), beta, alpha)
-
-
-@lowers(aten.baddbmm.default)
-def _baddbmm(at: Lowering, bias: Value, x: Value, y: Value, *, beta: float, alpha: float) -> Value:
-    return _sum(at, bias, _product(at, x, y), beta, alpha)
-
-
-def _sum(at: Lowering, bias: Value, product: Value, beta: float, alpha: float) -> Value:
     if alpha == 0:
         raise NotLowered("alpha is 0")  # torch then ignores the product, even NaN
-    product = at.times(product, alpha)
+    product = at.times(_product(at, x, y), alpha)
     return product if beta == 0 else product + at.times(bias, beta)
 
 
@@ -101,17 +92,10 @@ def _conv_transpose(at: Lowering, x: Value, weight: Value, *more: Any) -> Value:
 
 
 def padded_convolution(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-    before: Sequence[int],
-    after: Sequence[int],
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *more: Any
 ) -> torch.Tensor:
     """Pad each spatial dim with zeros, and convolve: what `rewrites` makes of two calls."""
+    stride, padding, dilation, groups, before, after = more
     pairs = zip(reversed(before), reversed(after), strict=True)
     wide = torch.nn.functional.pad(x, [*itertools.chain(*pairs)])
     return aten.convolution(

@@ -41,13 +41,12 @@ def _squeeze(at: Lowering, x: Value, dim: Any = None) -> Value:
 
 
 lowers(aten.permute.default)(lambda at, x, dims: transposed(at, x, [d % x.ndim for d in dims]))
-lowers(aten.t.default)(lambda at, x: transposed(at, x, range(x.ndim)[::-1]))
 lowers(aten.expand.default)(lambda at, x, size, **options: expanded(x, at.dims))
 lowers(operator.getitem)(lambda at, values, index: values[index])
 
 
-@lowers(aten.transpose.int)
-def _transpose(at: Lowering, x: Value, dim0: int, dim1: int) -> Value:
+@lowers(aten.transpose.int, aten.t.default)
+def _transpose(at: Lowering, x: Value, dim0: int = 0, dim1: int = -1) -> Value:
     order = [*range(x.ndim)]
     if order:
         order[dim0], order[dim1] = order[dim1], order[dim0]
