@@ -104,9 +104,10 @@ def _along(method: str, at: Lowering, x: Value, dim: int, _: Any, **attributes: 
 
 
 _softmax = partial(_along, "softmax")
+_log_softmax = partial(_along, "log_softmax")
 lowers(aten.softmax.int, aten._softmax.default)(_softmax)
 lowers(aten._safe_softmax.default)(partial(_softmax, mode="inf_as_zero"))
-lowers(aten.log_softmax.int, aten._log_softmax.default)(partial(_along, "log_softmax"))
+lowers(aten.log_softmax.int, aten._log_softmax.default)(_log_softmax)
 
 
 def _windows(
