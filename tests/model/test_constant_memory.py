@@ -10,11 +10,18 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from graphs import python, unsanitized_memory, whole
+from graphs import Counted, python, unsanitized_memory, whole
 
 import onednn_graph_py as og
 from onednn_graph_py.machine import current
-from onednn_graph_py.model.planning import CompileOptions, compiling, make_plan, partition_ids
+from onednn_graph_py.model.planning import (
+    CompileOptions,
+    compiling,
+    fates,
+    make_plan,
+    partition_ids,
+)
+from onednn_graph_py.model.planning.shared import Shared
 
 
 def aligned(values, past=0):
@@ -370,3 +377,28 @@ def test_calls_take_no_new_pages():
         faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
     # 72 x 60 x 52 numbers take 219 pages, and oneDNN reorders two such tensors in each call.
     assert min(faults) < 219
+
+
+def test_products_of_arrays_of_the_caller_are_judged_once_and_compiled_each(monkeypatch):
+    arrays = [whole(seed, 64, 32) for seed in (1, 2, 3)]
+    b = products([aligned(a) for a in arrays])
+    judged = Counted(monkeypatch, fates, "wrong_result")
+    compiled = Counted(monkeypatch, fates, "compile_group")
+    model = b.compile()
+    assert (judged.calls, compiled.calls) == (1, 3)
+    for _ in range(2):
+        for made, array in zip(model(X), arrays, strict=True):
+            np.testing.assert_array_equal(made, X @ array)
+
+
+@pytest.mark.parametrize("other", [np.inf, 3.0])
+def test_constants_that_safety_tells_apart_are_of_other_forms(other):
+    b = og.GraphBuilder()
+    x, fill = b.input((4, 64)), np.full((1, 64), 2, np.float32)
+    fills = [fill, fill.copy(), fill.copy()]
+    fills[2][0, 5] = other
+    for array in fills:
+        b.output(x + b.constant(array))
+    shared = Shared(b, CompileOptions())
+    one, equal, unlike = (shared.form((n,), strict=False).number for n in b.nodes)
+    assert one == equal != unlike
