@@ -75,20 +75,21 @@ def infer_rest(nodes: Sequence[Node], shapes: dict[int, tuple[int, ...]]) -> Non
 
 def _infer(nodes: Sequence[Node], shapes: dict[int, tuple[int, ...]]) -> None:
     # Most ops of a deep model equal an earlier one.
-    inferred: dict[Hashable, tuple[TensorSpec, ...]] = {}
+    inferred: dict[Hashable, list[tuple[int, ...]]] = {}
     for node in nodes:
         key = node.contract, tuple([shapes[v.id] for v in node.inputs])
         made = inferred.get(key)
         if made is None:
             try:
-                made = node.infer([TensorSpec(shapes[v.id], v.dtype) for v in node.inputs])
+                specs = node.infer([TensorSpec(shapes[v.id], v.dtype) for v in node.inputs])
             except OneDNNError as e:
                 raise reworded(e, f"{e} (made at {node.where})") from None
-            inferred[key] = made
-        for value, spec in zip(node.outputs, made, strict=True):
-            if spec.shape is None or not is_whole(spec.shape):
-                raise InvalidShapeError(
-                    f"{node.label} made at {node.where}: the shape of its output can't be "
-                    f"inferred from the inputs, only {spec}"
-                )
-            shapes[value.id] = spec.shape
+            made = inferred[key] = []
+            for spec in specs:
+                if spec.shape is None or not is_whole(spec.shape):
+                    raise InvalidShapeError(
+                        f"{node.label} made at {node.where}: the shape of its output can't be "
+                        f"inferred from the inputs, only {spec}"
+                    )
+                made.append(spec.shape)
+        shapes.update(zip([v.id for v in node.outputs], made, strict=True))
