@@ -77,6 +77,16 @@ def one_s8_channel_in_padded_rows(group: Group, op: Op, conditions: Conditions) 
 
 
 @defect(
+    "oneDNN applies the bias or statistics of other dims to the channels of a convolution before",
+    Needs({"BatchNormInference", "BiasAdd"}, fused=True, beside=_CONVOLUTION | _TRANSPOSED),
+)
+def channels_of_another_format(group: Group, op: Op, conditions: Conditions) -> Answer:
+    maker = group.producer(op.inputs[0])
+    known = (None, op.attr("data_format"))
+    return maker is not None and maker.attr("data_format") not in known
+
+
+@defect(
     "oneDNN with AMX computes strided convolutions to one column wrongly",
     Needs(_CONVOLUTIONS),
     _AMX,

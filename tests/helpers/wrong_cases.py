@@ -477,6 +477,16 @@ def convolution(b, source, weights, dtype="bf16", *, op="convolution", operand=N
 
 
 @written
+def channels_behind(b, op, kind, behind, of):
+    """A convolution of format `of`, and an op on channels of format `behind` after it."""
+    x, w = b.input((2, 3, 3, 3)), b.input((3, 3, 3, 3))
+    y = getattr(b, op)(x, w, **{**PLAIN, "data_format": of})
+    channels = [b.input((3,)) for _ in range(1 if kind == "bias_add" else 4)]
+    more = {} if kind == "bias_add" else {"epsilon": 1e-3}
+    b.output(getattr(b, kind)(y, *channels, data_format=behind, **more))
+
+
+@written
 def int8_convolution(
     b, source, weights, *, dtype="s8", zero=0, shift=0, op="convolution", **attributes
 ):
@@ -1708,6 +1718,18 @@ ROWS = {
         elsewhere=(NEW, OLD, F16._replace(threads=1)),
         alone=_rows,
         hidden="The result depends on which thread writes last.",
+    ),
+    "channels_of_another_format": Row(
+        tuple(
+            channels_behind(op, kind, *formats)
+            for op, kind in (
+                ("convolution", "bias_add"),
+                ("conv_transpose", "bias_add"),
+                ("convolution", "batch_norm_inference"),
+            )
+            for formats in (("NXC", "NCX"), ("NCX", "NXC"))
+        ),
+        (channels_behind("convolution", "bias_add", "NXC", "NXC"),),
     ),
     "binary_behind_dilated_depthwise": Row(
         (convolution(*_depthwise, "f16", **_dilated),),
