@@ -72,8 +72,7 @@ def one_s8_channel_in_padded_rows(group: Group, op: Op, conditions: Conditions) 
     if slide.source.channels != slide.groups or len(slide.window.kernel) != 2:
         return False
     depthwise = slide.groups > 1 and slide.depthwise
-    deep = slide.window.kernel[0] > 1
-    return deep and not depthwise and slide.padded() and slide.begin(0) == 0
+    return slide.window.kernel[0] > 1 and not depthwise and slide.padded() and slide.begin(0) == 0
 
 
 @defect(
@@ -109,13 +108,9 @@ def convolution_to_one_column(group: Group, op: Op, conditions: Conditions) -> A
 def one_channel_to_one_column(group: Group, op: Op, conditions: Conditions) -> Answer:
     """Find a convolution of one channel a group with a stride along the last dim."""
     slide = slide_of(group, op)
-    return (
-        slide is not None
-        and slide.source.channels == slide.groups
-        and slide.result.spatial[-1] == 1
-        and slide.window.strides[-1] > 1
-        and slide.window.kernel[-1] > 1
-    )
+    if slide is None or slide.source.channels != slide.groups or slide.result.spatial[-1] != 1:
+        return False
+    return slide.window.strides[-1] > 1 and slide.window.kernel[-1] > 1
 
 
 def _one_plane(slide: Slide | None) -> int:
@@ -123,10 +118,8 @@ def _one_plane(slide: Slide | None) -> int:
     if slide is None or len(slide.window.kernel) != 3:
         return 0
     kernel = slide.window.kernel
-    if slide.source.spatial[0] != 1 or kernel[0] == 1 or kernel[-1] == 1:
-        return 0
-    if slide.depthwise:  # has a kernel of its own
-        return 0
+    if slide.source.spatial[0] != 1 or 1 in (kernel[0], kernel[-1]) or slide.depthwise:
+        return 0  # a depthwise one has a kernel of its own
     return slide.source.channels // slide.groups
 
 
@@ -201,9 +194,8 @@ def grouped_int8_with_zero_point(group: Group, op: Op, conditions: Conditions) -
 def _taps_in_data(slide: Slide) -> Iterator[list[bool]]:
     """Yield whether each tap of the windows sees data somewhere, for each of the dims."""
     window, begin = slide.window, slide.begin
-    for dim, (size, count) in enumerate(
-        zip(slide.source.spatial, slide.result.spatial, strict=True)
-    ):
+    sizes = zip(slide.source.spatial, slide.result.spatial, strict=True)
+    for dim, (size, count) in enumerate(sizes):
         stride, dilation = window.strides[dim], window.dilations[dim]
         taps = [tap * dilation - begin(dim) for tap in range(window.kernel[dim])]
         yield [any(0 <= tap + w * stride < size for w in range(count)) for tap in taps]
@@ -267,12 +259,10 @@ def weights_behind_deep_padding(group: Group, op: Op, conditions: Conditions) ->
 )
 def weights_gradient_of_nothing(group: Group, op: Op, conditions: Conditions) -> Answer:
     slide = slide_of(group, op)
-    return (
-        slide is not None
-        and slide.source.batch == 0
-        and not all(group.tensor(t).is_row_major for t in op.inputs[:2])
-        and Hit("a gradient of weights over an empty batch")
-    )
+    if slide is None or slide.source.batch != 0:
+        return False
+    in_order = all(group.tensor(t).is_row_major for t in op.inputs[:2])
+    return not in_order and Hit("a gradient of weights over an empty batch")
 
 
 @defect(
