@@ -179,9 +179,9 @@ def _cubic(part: Array) -> list[Array]:
 
 
 _ALIKE = """
-abs arange bitwise_and bitwise_not bitwise_or ceil cos exp flip floor full full_like isnan log
-logical_and logical_not logical_or maximum minimum ones ones_like remainder sin tril triu where
-zeros zeros_like
+abs arange bitwise_and bitwise_not bitwise_or bitwise_xor ceil cos exp expm1 flip floor fmod full
+full_like isnan log log1p log2 logical_and logical_not logical_or maximum minimum ones ones_like
+remainder sin tril triu trunc where zeros zeros_like
 """
 
 _OPERATORS = "__and__ __or__ eq ge gt le lt mul ne neg"
