@@ -68,7 +68,7 @@ def ports_of(draft: PlanDraft, nodes: Nodes, partition: _core.partition) -> Port
 
 
 def compile_group(
-    draft: PlanDraft, nodes: Nodes, partition: _core.partition, group: Group
+    draft: PlanDraft, nodes: Nodes, partition: _core.partition, group: Group | None
 ) -> Compiled:
     """Compile the partition of a group; raise if oneDNN can't compile it, or must not."""
     ports = ports_of(draft, nodes, partition)

@@ -126,7 +126,7 @@ def compiles(draft: PlanDraft, candidate: Candidate) -> Fate | None:
     lent, nodes = draft.form(candidate.nodes).lent, candidate.nodes
     if lent in candidate.compiled:
         return None
-    group = Group((), {}, {}) if candidate.compiled else candidate.group  # it is checked once
+    group = None if candidate.compiled else candidate.group  # the mirror knows what it checked
     try:
         candidate.compiled[lent] = compile_group(draft, nodes, candidate.partition, group)
     except KnownDefectError as e:
