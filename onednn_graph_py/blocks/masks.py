@@ -79,7 +79,7 @@ def applied(
     if isinstance(mask, Value) and mask.dtype == "boolean":
         if -1 not in (mask.shape or ()):
             mask = _additive(mask, scores.dtype, name=name)
-        elif heads.regroup or not _has_mode():
+        elif causal or heads.regroup or not _has_mode():  # 3.13 fails at an Add before a Select
             mask = _additive_on_host(mask, scores.dtype, name=name)
         else:
             mask, chosen = None, mask

@@ -315,6 +315,25 @@ def test_a_causal_mask_in_unknown_dims_goes_with_another(random, dtype, form):
     assert_within(made, wanted, bound)
 
 
+@pytest.mark.parametrize("causal", ["top_left", "bottom_right"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_boolean_mask_of_an_unknown_batch_leaves_queries_without_keys(random, dtype, causal):
+    b = og.GraphBuilder()
+    q, k, v = (b.input((-1, H, n, D), dtype) for n in (S, T, T))
+    b.output(blocks.sdpa(q, k, v, mask=b.input((-1, 1, S, T), "boolean"), causal=causal))
+    model = b.compile()
+    for batch in (B, B + 1):
+        of = Attention(random, dtype, (batch, H, S, T, D))
+        hides = hidden(random, (batch, 1, S, T))
+        hides[:, :, -1] = True
+        made = exact(model(*of.arrays, ~hides))
+        mask = addend(hides) + causal_mask(S, T, T - S if causal == "bottom_right" else 0)
+        wanted, bound = of.expected(mask)
+        masked = np.broadcast_to(np.isneginf(mask).all(-1, keepdims=True), wanted.shape)
+        assert masked.any() and (made[masked] == 0).all()
+        assert_within(made, wanted, bound)
+
+
 # -- nothing to do
 
 
