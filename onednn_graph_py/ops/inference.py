@@ -151,14 +151,17 @@ def infer_outputs(
     inputs: Sequence[SpecLike],
     attrs: Mapping[str, Any] | None = None,
     outputs: Sequence[SpecLike] | None = None,
-    **options: Any,
+    *,
+    name: str = "",
+    id: int | None = None,
+    version: Version | None = None,
 ) -> tuple[TensorSpec, ...]:
     """Infer the outputs of an op, and raise if its use does not fit its row.
 
     Parameters, result and exceptions are those of `onednn_graph_py.ops.check`, which finds the row
     of a kind.
     """
-    call = make_call(row, inputs, attrs, outputs, **options)
+    call = make_call(row, inputs, attrs, outputs, name=name, id=id, version=version)
     _check_count(call, "inputs")
     fixed: dict[str, Operand] = {}
     _check_types(call, "inputs", fixed)

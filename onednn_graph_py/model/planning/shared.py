@@ -30,7 +30,7 @@ Grouping = list[tuple[Nodes, _core.partition | None]]
 """Groups of ops with their partitions; None if oneDNN can't run the ops."""
 
 
-_FEW = 4096  # the elements that are looked at for scales, zero points and infinities
+_FEW = 1 << 16  # the elements that are looked at for scales, zero points and infinities
 
 _Part = tuple[tuple[int, ...], _core.partition | None]
 """A group, by the ids of its ops, and the partition that all plans compile.

@@ -92,10 +92,17 @@ def _conv_transpose(at: Lowering, x: Value, weight: Value, *more: Any) -> Value:
 
 
 def padded_convolution(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *more: Any
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    before: Sequence[int],
+    after: Sequence[int],
 ) -> torch.Tensor:
     """Pad each spatial dim with zeros, and convolve: what `rewrites` makes of two calls."""
-    stride, padding, dilation, groups, before, after = more
     pairs = zip(reversed(before), reversed(after), strict=True)
     wide = torch.nn.functional.pad(x, [*itertools.chain(*pairs)])
     return aten.convolution(
