@@ -114,13 +114,17 @@ def _extreme(name: str, x: Array, dim: Any = None, keepdim: bool = False) -> Any
     return both if keepdim else tuple(a.squeeze(dim) for a in both)
 
 
-def _top(x: Array, count: int, dim: int = -1, largest: bool = True, sort: bool = True) -> Any:
+def _top(
+    x: Array, count: int | None, dim: int = -1, largest: bool = True, sort: bool = True
+) -> Any:
     """Return the largest elements along a dim, the first of equal ones first, with their places."""
+    if not x.ndim:
+        return x, np.zeros((), np.int64)
     turned = np.flip(x, dim) if largest else x
     order = np.argsort(turned, dim, kind="stable")
     if largest:
         order = np.flip(x.shape[dim] - 1 - order, dim)
-    places = order.take(range(count), dim)
+    places = order if count is None else order.take(range(count), dim)
     return np.take_along_axis(x, places, dim), places
 
 
@@ -211,7 +215,7 @@ HOST: dict[str, Callable[..., Any]] = {
     "argmax": lambda x, dim=None, keepdim=False: np.argmax(x, dim, keepdims=keepdim),
     **{name: partial(_extreme, name) for name in ("max", "min")},
     "topk": _top,
-    "sort": lambda x, dim=-1, descending=False, **stable: _top(x, x.shape[dim], dim, descending),
+    "sort": lambda x, dim=-1, descending=False, **stable: _top(x, None, dim, descending),
     "adaptive_avg_pool2d": _averaged,
     **{name: partial(_over, getattr(np, name)) for name in ("all", "amax", "amin", "any", "sum")},
     **dict.fromkeys(("_to_copy", "type_as"), lambda x, *rest: x),
