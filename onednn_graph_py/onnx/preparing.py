@@ -90,10 +90,14 @@ def widened(model: ir.Model) -> None:
         graph.outputs[i] = result
 
 
+def _names(attribute: ir.Attr, types: set[ir.DataType]) -> bool:
+    return attribute.type == ir.AttributeType.INT and attribute.value in types
+
+
 def _rounds(node: ir.Node, narrow: set[ir.DataType]) -> bool:
     """Return whether a Cast and one behind it only round, as files do that imitate f16."""
     to = node.attributes.get("to")
-    if node.op_type != "Cast" or to is None or to.value not in narrow:
+    if node.op_type != "Cast" or to is None or not _names(to, narrow):
         return False
     (result,) = node.outputs
     readers = [reader.op_type for reader, _ in result.uses()]
@@ -112,7 +116,7 @@ def _widen(graph: ir.Graph, narrow: set[ir.DataType]) -> None:
         for name, attribute in node.attributes.items():
             if attribute.type == ir.AttributeType.TENSOR and attribute.value.dtype in narrow:
                 node.attributes[name] = ir.AttrTensor(name, _wide(attribute.value))
-            elif name in ("to", "dtype", "output_dtype") and attribute.value in narrow:
+            elif name in ("to", "dtype", "output_dtype") and _names(attribute, narrow):
                 node.attributes[name] = ir.AttrInt64(name, _FLOAT)
         for inner in subgraphs(node):
             _widen(inner, narrow)

@@ -1,6 +1,7 @@
 """ONNX files are not trusted: a typed error names what is wrong, in little time and memory."""
 
 import os
+import pickle
 import time
 import traceback
 
@@ -655,3 +656,33 @@ def test_five_hundred_mutated_files_give_typed_errors_or_results():
 @pytest.mark.slow
 def test_a_hundred_thousand_mutated_files_give_typed_errors_or_results():
     check(MUTATIONS, 1_000_000, 100_000, os.cpu_count() or 1)
+
+
+def test_weights_of_f8_go_through_pickles():
+    weights = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT8E5M2, [2, 2], [1.0, 2.0, -3.0, 4])
+    nodes = [
+        onnx.helper.make_node("Cast", ["w"], ["wide"], to=onnx.TensorProto.FLOAT),
+        onnx.helper.make_node("MatMul", ["x", "wide"], ["y"]),
+    ]
+    x, y = (
+        onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, ["n", 2]) for n in ("x", "y")
+    )
+    graph = onnx.helper.make_graph(nodes, "g", [x], [y], [weights])
+    opsets = [onnx.helper.make_opsetid("", 19)]
+    model = front.load(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9))
+    given = np.array([[1, 10]], np.float32)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model))(given), [[-29, 42]])
+
+
+def test_a_cast_to_no_type_is_no_rounding():
+    node = onnx.helper.make_node("Cast", ["h"], ["y"])
+    kind = onnx.helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [2])
+    node.attribute.append(onnx.helper.make_attribute("to", kind))
+    half = onnx.helper.make_tensor_value_info("h", onnx.TensorProto.FLOAT16, [2])
+    wide = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2])
+    graph = onnx.helper.make_graph([node], "g", [half], [wide])
+    opsets = [onnx.helper.make_opsetid("", 19)]
+    with pytest.raises(og.OneDNNError):
+        front.load(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9))(
+            np.ones(2, np.float16)
+        )
