@@ -63,7 +63,7 @@ def packed(model: ir.Model) -> tuple[bytes, dict[str, npt.NDArray[Any]]]:
     weights = {}
     for name, value in skeleton.graph.initializers.items():
         array = numbers(value)
-        own = array.dtype.kind in "biuf" and array.dtype.isbuiltin == 1  # not f8 of ml_dtypes
+        own = array.dtype.kind in "biuf" and array.dtype.isbuiltin != 2  # not f8 of ml_dtypes
         # onnxruntime lets nobody give numbers that no node reads.
         if own and (value.uses() or value.is_graph_output()):
             plain = np.dtype(array.dtype.str)  # one of NumPy's own objects, not an equal one
