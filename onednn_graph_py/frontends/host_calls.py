@@ -257,8 +257,10 @@ class HostCall(HostFunction):
     @property
     def function(self) -> Callable[..., Any]:
         """The function that a call runs."""
-        dtype = {"dtype": array_dtype(self.results[0][1])} if self.op in TYPED else {}
-        return partial(HOST[self.op], **dtype)
+        function = HOST[self.op]
+        if self.op not in TYPED:
+            return function
+        return partial(function, dtype=array_dtype(self.results[0][1]))
 
     def __call__(self, *arrays: Array) -> Any:
         """Compute the results; infinities and NaN are valid, as in torch."""

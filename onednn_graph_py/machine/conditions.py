@@ -1,5 +1,6 @@
 """Conditions on which oneDNN's defects depend: version, runtime, instruction set and threads."""
 
+from functools import cache
 from typing import NamedTuple
 
 from .. import _core
@@ -20,7 +21,12 @@ class Conditions(NamedTuple):
         return has(self.isa, feature)
 
 
+@cache
+def _runtime() -> str:
+    return version().cpu_runtime
+
+
 def current(threads: int | None = None) -> Conditions:
     """Return the conditions of this process, with `num_threads()` threads by default."""
     isa = _core.get_effective_cpu_isa().name
-    return Conditions(linked_version(), version().cpu_runtime, isa, threads or _core.num_threads())
+    return Conditions(linked_version(), _runtime(), isa, threads or _core.num_threads())

@@ -91,6 +91,7 @@ def widened(model: ir.Model) -> None:
 
 
 def _names(attribute: ir.Attr, types: set[ir.DataType]) -> bool:
+    """Return whether an attribute is the number of one of these types."""
     return attribute.type == ir.AttributeType.INT and attribute.value in types
 
 

@@ -339,6 +339,8 @@ def test_prepare_compiles_ahead():
         model(random(1, n, WIDTH))
     assert model.stats().misses == before.misses
     model.prepare()
+    model.prepare(iter((1, 7, WIDTH)), np.array([1, 7, WIDTH]))
+    assert model.latest_shapes == ((1, 7, WIDTH),)
 
 
 def test_prepare_takes_the_shapes_of_several_inputs():

@@ -583,8 +583,10 @@ class CompiledGraph(_core._model_base, ModelMethods):
         need_instance(f"{self.name}: prepare: a set of shapes", given, Mapping, Iterable)
         if isinstance(given, Mapping):
             given = self.ordered((), given)
-        elif len(self.inputs) == 1 and all(isinstance(d, SupportsIndex) for d in given):
-            given = [given]
+        else:
+            given = tuple(given)
+            if len(self.inputs) == 1 and all(isinstance(d, SupportsIndex) for d in given):
+                given = [given]
         return tuple(need_integers(f"{self.name}: prepare: a shape", s) for s in given)
 
     def specialization(self, shapes: tuple[tuple[int, ...], ...]) -> Specialization:
