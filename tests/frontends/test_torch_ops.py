@@ -588,7 +588,7 @@ ONCE_DIVIDED = {
         x.view(-1, 2, 3, 4).permute(0, 2, 1, 3).reshape(x.shape[0] * 3, 8) + 1
     ),
     "batch_norm": lambda x: F.batch_norm(x, numbers(24) + 1, numbers(24) ** 2, None, numbers(24)),
-    "roll": lambda x: x.roll((5, -1), (1, 0)) * 2,
+    "roll": lambda x: x.roll((5, -3), (1, 0)) * 2,
     "gelu": lambda x: [
         x * 0.5 * (1 + torch.erf(x / 2**0.5)),
         0.7 * ((torch.erf(x * 0.5**0.5) + 1) * x) * x.exp(),

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 
 from ...frontends.recipes import expanded, transposed
+from ...model.building.host_functions import host_step
 from ...model.building.value import Value
 from .table import Lowering, NotLowered, dims_of, each, lowers
 
@@ -119,10 +120,13 @@ def _stack(at: Lowering, tensors: Sequence[Value], dim: int) -> Value:
 def _roll(at: Lowering, x: Value, shifts: Any, dims: Any) -> Value:
     if not dims:
         raise NotLowered("it rolls all elements")
-    for shift, dim in zip(each(shifts, 1), each(dims, 1), strict=True):
+    shape, places = x.shape or (), each(dims, 1)
+    if any(shape[dim] == -1 for dim in places):  # which may be less than the shift
+        rolled: Value = host_step("roll", (x, tuple(each(shifts, 1)), tuple(places)), {})
+        return rolled
+    for shift, dim in zip(each(shifts, 1), places, strict=True):
         before = (slice(None),) * (dim % x.ndim)
-        if (x.shape or ())[dim] != -1:
-            shift %= (x.shape or ())[dim]
+        shift %= shape[dim]
         if shift:
             last, first = x[(*before, slice(-shift, None))], x[(*before, slice(-shift))]
             x = _cat(at, [last, first], dim)
