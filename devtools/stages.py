@@ -56,8 +56,9 @@ STAGES = (
     Stage("landing nightly", OURS, "onnx"),
     Stage("nightly", OURS, "notebooks"),
     Stage("nightly", OURS, "ray"),
-    # After what installs torch, onnx and Ray, so that all of them run.
-    Stage("nightly", OURS, "test -m slow"),
+    # After what installs torch, onnx and Ray, so that all of them run. Each lane draws seeds of its
+    # own.
+    Stage("nightly", OURS, "test -m slow --durations=20"),
     Stage("landing nightly", PYPI, "lint"),
     Stage("landing nightly", PYPI, "docs"),
     Stage("landing", PYPI, 'test --onednn=pypi -m "not slow and not project"'),
@@ -70,7 +71,7 @@ STAGES = (
     Stage("nightly", PYPI, "torch --onednn=pypi"),
     Stage("nightly", PYPI, "onnx --onednn=pypi"),
     Stage("nightly", PYPI, "notebooks --onednn=pypi"),
-    Stage("nightly", PYPI, "test -m slow --onednn=pypi"),
+    Stage("nightly", PYPI, 'test --onednn=pypi -m "slow and not project" --durations=20'),
     Stage("nightly", ALONE, "screens"),
     Stage("nightly", ALONE, "screens --onednn=pypi"),
 )

@@ -310,7 +310,7 @@ class Captured:
         if self.options.fallback == "error" and reasons:
             lines = "\n".join(f"  {n.target}: {why} ({source(n)})" for n, why in reasons.items())
             raise UnimplementedError(f"{self.name}: oneDNN does not take these calls:\n{lines}")
-        share = share_in_regions(self.graph, program)
+        _, share = arithmetic(self.graph, program)
         told = any(c.place == self.place for c in CAPTURED if c is not self and c.mostly_torch)
         # Not where only masks and positions are computed.
         self.mostly_torch = share < 0.5 and any(map(is_worth, reasons))
@@ -356,9 +356,11 @@ def _state(weights: Sequence[torch.Tensor]) -> tuple[Any, ...]:
     return tuple(map(_versions, weights)), tuple(map(torch.Tensor.data_ptr, weights))
 
 
-def share_in_regions(graph: fx.Graph, program: Program) -> float:
-    """Return which part of the arithmetic runs in oneDNN, from 0 to 1; 1 if there is none."""
+def arithmetic(graph: fx.Graph, program: Program) -> tuple[float, float]:
+    """Return a call's arithmetic, and which part of it runs in oneDNN: 1 if there is none."""
     inside = {n for r in program.regions if r.failure is None for n in r.nodes}
-    counted = [n for n in graph.nodes if n.op == "call_function"]
+    once = program.constants  # torch computes them when it compiles
+    counted = [n for n in graph.nodes if n.op == "call_function" and n not in once]
     everything = sum(map(operations, counted))
-    return sum(operations(n) for n in counted if n in inside) / everything if everything else 1.0
+    done = sum(operations(n) for n in counted if n in inside)
+    return everything, done / everything if everything else 1.0

@@ -18,8 +18,8 @@ from ..frontends.report import Partitions, latest_steps, partitions_text
 from ..model.running.model import CompiledGraph, Step
 from ..tools.explaining.peaks import timed
 from . import capture
-from .captured import CAPTURED, Captured, share_in_regions
-from .division import operations, source
+from .captured import CAPTURED, Captured, arithmetic
+from .division import source
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class GraphReport:
     weights_are_inputs : bool
         Whether they changed so often that they are inputs of each call.
     work : float
-        The estimated arithmetic of all calls.
+        The estimated arithmetic of a call.
     """
 
     name: str
@@ -257,16 +257,17 @@ def _of(captured: Captured, seconds: float | None) -> GraphReport:
         )
         for r in program.regions
     )
+    work, share = arithmetic(captured.graph, program)
     groups = grouped(program.division.reasons, lambda node: str(node.target))
     left = [Left(op, why, source(nodes[0]), len(nodes)) for op, why, nodes in groups]
     return GraphReport(
         captured.name,
-        share_in_regions(captured.graph, program),
+        share,
         regions,
         tuple(sorted(left, key=lambda one: -one.count)),
         len(captured.programs),
         captured.weights_change,
-        sum(operations(n) for n in captured.graph.nodes if n.op == "call_function"),
+        work,
     )
 
 

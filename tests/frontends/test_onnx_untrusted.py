@@ -7,6 +7,7 @@ import traceback
 
 import numpy as np
 import pytest
+from front_end_draws import new_seeds
 from graphs import HELPERS
 from mutation_worker import check
 from peaks import peak_within
@@ -654,8 +655,8 @@ def test_five_hundred_mutated_files_give_typed_errors_or_results():
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_mutated_files_give_typed_errors_or_results():
-    check(MUTATIONS, 1_000_000, 100_000, os.cpu_count() or 1)
+def test_fifty_thousand_mutated_files_give_typed_errors_or_results():
+    check(MUTATIONS, new_seeds(50_000).start, 50_000, os.cpu_count() or 1)
 
 
 def test_weights_of_f8_go_through_pickles():

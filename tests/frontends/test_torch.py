@@ -82,6 +82,20 @@ def test_module_runs_in_one_region():
     assert "MatMul" in str(graph)
 
 
+def test_share_counts_what_a_call_computes():
+    class Table(Small):
+        def forward(self, x):
+            return super().forward(x + 16 * torch.sigmoid(self.table @ self.table.T).sum(1))
+
+    module = Table().eval()
+    module.table = torch.nn.Parameter(torch.randn(32, 32))
+    run, x = compiled(module), torch.randn(4, 32)
+    with torch.no_grad():
+        close(run(x), module(x))
+    (graph,) = front.report(run).graphs
+    assert graph.share == 1.0 and graph.work < 2 * 32 * 32 * 32
+
+
 def test_report_measures_steps_if_asked():
     run = compiled(Small().eval())
     with torch.no_grad():

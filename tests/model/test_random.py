@@ -21,7 +21,7 @@ from onednn_graph_py.tools.selftest import FAMILIES, questions, search
 from onednn_graph_py.tools.selftest.draft import Draft
 from onednn_graph_py.tools.selftest.ops import ROWS, drawn, source
 
-MANY = 100_000
+MANY = 50_000
 REFUSED, IN_NUMPY, EVEN = 0.03, 0.3, 0.45  # the largest shares
 DRAWN = 200  # of each family, whose entries of lists are changed
 

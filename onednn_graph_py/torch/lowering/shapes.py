@@ -133,6 +133,13 @@ def _roll(at: Lowering, x: Value, shifts: Any, dims: Any) -> Value:
     return x
 
 
+@lowers(aten.constant_pad_nd.default)
+def _padded(at: Lowering, x: Value, pad: Sequence[Any], value: float = 0) -> Value:
+    if any(not isinstance(n, int) or n for n in pad):  # models pad by what they may have to
+        raise NotLowered("oneDNN has no op for it")
+    return x
+
+
 def _index_copied(
     dim: int, x: npt.NDArray[Any], index: npt.NDArray[Any], source: npt.NDArray[Any]
 ) -> npt.NDArray[Any]:
