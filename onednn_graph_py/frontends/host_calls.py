@@ -43,10 +43,41 @@ def _gather(x: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> A
     return np.take_along_axis(np.atleast_1d(read), np.atleast_1d(index), axis).reshape(index.shape)
 
 
+def _places(indices: Any) -> tuple[Any, ...]:
+    return tuple(slice(None) if i is None else i for i in indices)
+
+
 def _written(x: Array, values: Array, dim: int, where: Any) -> Array:
     made = x.copy()
     made[(*(slice(None),) * (dim % x.ndim), where)] = values
     return made
+
+
+def _scattered(x: Array, dim: int, index: Array, source: Any, *, reduce: str = "") -> Array:
+    """Write elements at places along a dim, or add or multiply them to what is there."""
+    made, at = np.atleast_1d(x.copy()), np.atleast_1d(index)
+    places = list(np.ogrid[tuple(map(slice, at.shape))])
+    places[dim] = at
+    # The source may have more elements than the index.
+    values = np.atleast_1d(source)[tuple(map(slice, at.shape))] if np.ndim(source) else source
+    _put(made, tuple(places), values, {"add": np.add, "multiply": np.multiply}.get(reduce))
+    return made.reshape(x.shape)
+
+
+def _put(x: Array, places: tuple[Any, ...], values: Any, ufunc: np.ufunc | None) -> Array:
+    """Write values, or combine them one by one with what is there."""
+    if ufunc is None:
+        x[places] = values
+    else:
+        ufunc.at(x, places, np.asarray(values).astype(x.dtype))
+    return x
+
+
+def _counted(x: Array, bins: int = 100, low: float = 0, high: float = 0) -> Array:
+    if low == high and x.size:
+        low, high = x.min(), x.max()
+    wide = low == high
+    return np.histogram(x, bins, (low - wide, high + wide))[0]
 
 
 def _difference(
@@ -206,7 +237,18 @@ HOST: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("view", "_unsafe_view"), np.reshape),
     "clamp": lambda x, low=None, high=None: np.clip(x, low, high),
     "cumsum": lambda x, dim, dtype=None: np.cumsum(x, dim, dtype).reshape(x.shape),
-    "index": lambda x, indices: x[tuple(slice(None) if i is None else i for i in indices)],
+    "index": lambda x, indices: x[_places(indices)],
+    "index_put": lambda x, indices, values, accumulate=False: _put(
+        x.copy(), _places(indices), values, np.add if accumulate else None
+    ),
+    "scatter": _scattered,
+    "scatter_add": partial(_scattered, reduce="add"),
+    "histc": _counted,
+    "bucketize": lambda x, ends, out_int32=False, right=False: np.searchsorted(
+        ends, x, "right" if right else "left"
+    ),
+    "reciprocal": lambda x: 1 / x,
+    "roll": lambda x, shifts, dims=None: np.roll(x, shifts, dims or None),
     "gather": _gather,
     "index_select": lambda x, dim, index: x.take(np.atleast_1d(index), dim),
     "masked_fill": lambda x, mask, value: np.where(mask, np.asarray(value, x.dtype), x),
@@ -223,6 +265,7 @@ HOST: dict[str, Callable[..., Any]] = {
     "new_full": lambda x, size, value: np.full(size, value),
     "new_zeros": lambda x, size: np.zeros(size),
     "new_ones": lambda x, size: np.ones(size),
+    "empty_permuted": lambda size, order: np.zeros(size),
     "slice": lambda x, dim=0, start=None, end=None, step=1: x[
         (slice(None),) * (dim % x.ndim) + (slice(start, end, step),)
     ],

@@ -58,6 +58,22 @@ CASES = {
     "cumsum": lambda i, x: (x * 3).cumsum(1, dtype=torch.int64) + i[0, 3].cumsum(0),
     "index": lambda i, x: x[i[0] % 2],
     "index_select": lambda i, x: x.index_select(1, i[1, 2] % 3),
+    "index_put": lambda i, x: (
+        i.index_put((i[0, :2] % 2,), i[1]) + i.index_put((i[0] % 2, i[1] % 6), i[0], True)
+    ),
+    "scatter": lambda i, x: (
+        i.scatter(1, i[:, 1:4] % 6, 9)
+        + i.scatter(1, i.argsort(1), i[:, [3, 1, 0, 5, 4, 2]] * 2)
+        - i.scatter(-1, i[:, 1:4] % 6, 3, reduce="multiply")
+    ),
+    "scatter_add": lambda i, x: (
+        i.scatter_add(1, i[:, 1:5] % 3, i) + i[0, 3].scatter_add(0, i[0, 0] * 0, i[1, 2])
+    ),
+    "histc": lambda i, x: x.histc(5, -1, 2) + x.histc(5) + (x * 0).histc(5),
+    "bucketize": lambda i, x: torch.bucketize(i, i[0]) + torch.bucketize(x, x[0, :5], right=True),
+    "reciprocal": lambda i, x: (i + 2).reciprocal(),
+    "roll": lambda i, x: i.roll((7, -2), (0, 1)) - i.roll(3),
+    "empty_permuted": lambda i, x: torch.empty_permuted((i.shape[0], 3), (1, 0)).zero_(),
     "gather": lambda i, x: x.gather(0, i[:, :2] % 2),
     "masked_fill": lambda i, x: i.masked_fill(i > 3, -2),
     "embedding": lambda i, x: torch.nn.functional.embedding(i, TABLE),
@@ -129,7 +145,17 @@ CASES = {
 """A call of each function, of integers (2, 6) from 0 to 7 and numbers with a 0 among them."""
 
 
-NEED_UNKNOWN = {"arange", "full", "zeros", "ones", "slice", "select", "expand", "scalar_tensor"}
+NEED_UNKNOWN = {
+    "arange",
+    "full",
+    "zeros",
+    "ones",
+    "empty_permuted",
+    "slice",
+    "select",
+    "expand",
+    "scalar_tensor",
+}
 """Those that are constants or views if all sizes are known."""
 
 
