@@ -73,6 +73,12 @@ def _put(x: Array, places: tuple[Any, ...], values: Any, ufunc: np.ufunc | None)
     return x
 
 
+def _filled(x: Array, mask: Array, source: Array) -> Array:
+    """Write the first elements of a source, one by one, where a mask says so."""
+    x, mask = np.broadcast_arrays(x, mask)
+    return _put(x.copy(), (mask,), source.reshape(-1)[: np.count_nonzero(mask)], None)
+
+
 def _counted(x: Array, bins: int = 100, low: float = 0, high: float = 0) -> Array:
     if low == high and x.size:
         low, high = x.min(), x.max()
@@ -252,6 +258,7 @@ HOST: dict[str, Callable[..., Any]] = {
     "gather": _gather,
     "index_select": lambda x, dim, index: x.take(np.atleast_1d(index), dim),
     "masked_fill": lambda x, mask, value: np.where(mask, np.asarray(value, x.dtype), x),
+    "masked_scatter": _filled,
     "embedding": lambda table, ids, *rest: table[ids],
     "cat": _concatenate,
     "argmax": lambda x, dim=None, keepdim=False: np.argmax(x, dim, keepdims=keepdim),

@@ -76,6 +76,7 @@ CASES = {
     "empty_permuted": lambda i, x: torch.empty_permuted((i.shape[0], 3), (1, 0)).zero_(),
     "gather": lambda i, x: x.gather(0, i[:, :2] % 2),
     "masked_fill": lambda i, x: i.masked_fill(i > 3, -2),
+    "masked_scatter": lambda i, x: i.masked_scatter(i[1] > 4, i * 2 - 3),
     "embedding": lambda i, x: torch.nn.functional.embedding(i, TABLE),
     "cat": lambda i, x: torch.cat([i, i * 2, i.new_empty(0)], 1),
     "argmax": lambda i, x: x.argmax(1),
