@@ -79,6 +79,15 @@ def _filled(x: Array, mask: Array, source: Array) -> Array:
     return _put(x.copy(), (mask,), source.reshape(-1)[: np.count_nonzero(mask)], None)
 
 
+def _grouped(x: Array, weights: Array, ends: Array) -> Array:
+    """Multiply the rows up to each end by a matrix of their own, as transformers' experts do."""
+    made, start = np.zeros((len(x), weights.shape[2]), x.dtype), 0
+    for weight, end in zip(weights, ends, strict=True):
+        made[start:end] = x[start:end] @ weight
+        start = end
+    return made
+
+
 def _counted(x: Array, bins: int = 100, low: float = 0, high: float = 0) -> Array:
     if low == high and x.size:
         low, high = x.min(), x.max()
@@ -259,6 +268,7 @@ HOST: dict[str, Callable[..., Any]] = {
     "index_select": lambda x, dim, index: x.take(np.atleast_1d(index), dim),
     "masked_fill": lambda x, mask, value: np.where(mask, np.asarray(value, x.dtype), x),
     "masked_scatter": _filled,
+    "grouped_mm_fallback": _grouped,
     "embedding": lambda table, ids, *rest: table[ids],
     "cat": _concatenate,
     "argmax": lambda x, dim=None, keepdim=False: np.argmax(x, dim, keepdims=keepdim),

@@ -12,6 +12,7 @@ from onednn_graph_py.model.checking.expected import compared
 torch = pytest.importorskip("torch", reason="torch is not installed")
 front = pytest.importorskip("onednn_graph_py.torch")
 exported = pytest.importorskip("onednn_graph_py.torch.exported")
+pytest.importorskip("transformers.integrations.moe", reason="transformers is not installed")
 
 F = torch.nn.functional
 TABLE = torch.arange(40.0).reshape(10, 4)
@@ -76,6 +77,9 @@ CASES = {
     "empty_permuted": lambda i, x: torch.empty_permuted((i.shape[0], 3), (1, 0)).zero_(),
     "gather": lambda i, x: x.gather(0, i[:, :2] % 2),
     "masked_fill": lambda i, x: i.masked_fill(i > 3, -2),
+    "grouped_mm_fallback": lambda i, x: torch.ops.transformers.grouped_mm_fallback(
+        x[:, :2], torch.stack([x[:2, 2:5], x[:2, 3:] * 2]), torch.tensor([1, 2])
+    ),
     "masked_scatter": lambda i, x: i.masked_scatter(i[1] > 4, i * 2 - 3),
     "embedding": lambda i, x: torch.nn.functional.embedding(i, TABLE),
     "cat": lambda i, x: torch.cat([i, i * 2, i.new_empty(0)], 1),
@@ -181,7 +185,7 @@ def test_each_function_has_a_case():
 @pytest.mark.parametrize("name", CASES)
 def test_function_takes_what_torch_takes(name):
     function = host.HOST[name]
-    packet = getattr(torch.ops.aten, name)
+    packet = getattr(torch.ops.aten, name, None) or getattr(torch.ops.transformers, name)
     for schema in (getattr(packet, o)._schema for o in packet.overloads()):
         given = [a for a in schema.arguments if a.name not in exported.NO_NUMBERS]
         if str(schema.arguments[0].type) != "Tensor" or any(

@@ -178,9 +178,6 @@ PLACED = {"deberta", "deberta_v2, relative"}
 MOSTLY_TORCH = {"mixtral"}
 """Models of which less than half of the arithmetic runs in oneDNN, which warns."""
 
-NOT_EXPORTED = {"mixtral"}
-"""Models with calls that have no NumPy function, as mixtral's choice of experts by topk."""
-
 DISTINCT = {"rt_detr": {"initializer_range": 0.3}}
 """Options with which random weights give no equal scores, of which topk may take any."""
 
@@ -287,7 +284,7 @@ with open(sys.argv[1], "wb") as file:
 
 
 def exports():
-    for name in [n for n in MODELS if n not in NOT_EXPORTED]:
+    for name in MODELS:
         known = pytest.mark.slow if name not in ("bert", "llama", "vit", "resnet") else ()
         yield pytest.param(name, False, id=name, marks=known)
         if name not in ONE_BATCH:
