@@ -36,11 +36,26 @@ def _concatenate(arrays: Any, dim: int = 0) -> Array:
     return np.concatenate([a for a in arrays if a.shape != (0,)] or arrays, axis=dim)
 
 
+def from_zero(op: str, index: Array, size: int) -> Array:
+    """Return indices, of at least one dim; torch does not count them from the end, as NumPy does.
+
+    Raises
+    ------
+    IndexError
+        One is negative, or not below the size.
+    """
+    if index.size and not 0 <= index.min() <= index.max() < size:
+        got = f"{index.min()} to {index.max()}"
+        raise IndexError(f"{op}: indices must be from 0 to {size - 1}, got {got}")
+    return np.atleast_1d(index)
+
+
 def _gather(x: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
     axis = dim % max(x.ndim, 1)
+    at = from_zero("gather", index, x.shape[axis] if x.ndim else 1)
     # Along other dims the index may have fewer elements.
     read = x[tuple(slice(None if d == axis else n) for d, n in enumerate(index.shape))]
-    return np.take_along_axis(np.atleast_1d(read), np.atleast_1d(index), axis).reshape(index.shape)
+    return np.take_along_axis(np.atleast_1d(read), at, axis).reshape(index.shape)
 
 
 def _places(indices: Any) -> tuple[Any, ...]:
@@ -55,7 +70,8 @@ def _written(x: Array, values: Array, dim: int, where: Any) -> Array:
 
 def _scattered(x: Array, dim: int, index: Array, source: Any, *, reduce: str = "") -> Array:
     """Write elements at places along a dim, or add or multiply them to what is there."""
-    made, at = np.atleast_1d(x.copy()), np.atleast_1d(index)
+    made = np.atleast_1d(x.copy())
+    at = from_zero("scatter", index, made.shape[dim])
     places = list(np.ogrid[tuple(map(slice, at.shape))])
     places[dim] = at
     # The source may have more elements than the index.
@@ -265,11 +281,15 @@ HOST: dict[str, Callable[..., Any]] = {
     "reciprocal": lambda x: 1 / x,
     "roll": lambda x, shifts, dims=None: np.roll(x, shifts, dims or None),
     "gather": _gather,
-    "index_select": lambda x, dim, index: x.take(np.atleast_1d(index), dim),
+    "index_select": lambda x, dim, index: x.take(
+        from_zero("index_select", index, x.shape[dim] if x.ndim else 1), dim
+    ),
     "masked_fill": lambda x, mask, value: np.where(mask, np.asarray(value, x.dtype), x),
     "masked_scatter": _filled,
     "grouped_mm_fallback": _grouped,
-    "embedding": lambda table, ids, *rest: table[ids],
+    "embedding": lambda table, ids, *rest: table[
+        from_zero("embedding", ids, len(table)).reshape(ids.shape)
+    ],
     "cat": _concatenate,
     "argmax": lambda x, dim=None, keepdim=False: np.argmax(x, dim, keepdims=keepdim),
     **{name: partial(_extreme, name) for name in ("max", "min")},

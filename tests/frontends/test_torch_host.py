@@ -227,6 +227,29 @@ def test_functions(names, dynamic, tmp_path):
             np.testing.assert_array_equal(again, made, err_msg=name)
 
 
+@pytest.mark.parametrize(
+    "name", ["embedding", "gather", "index_copy", "index_select", "scatter", "scatter_add"]
+)
+def test_indices_do_not_count_from_the_end(name):
+    calls = {
+        "embedding": lambda i, x: F.embedding(i, TABLE),
+        "gather": lambda i, x: x.gather(1, i),
+        "index_copy": lambda i, x: x.index_copy(1, i[0], x),
+        "index_select": lambda i, x: x.index_select(1, i[0]),
+        "scatter": lambda i, x: x.scatter(1, i, 3.0),
+        "scatter_add": lambda i, x: x.scatter_add(1, i, x),
+    }
+    i, x = torch.tensor([[2, 0, 1], [1, 2, 0]]), torch.randn(2, 3)
+    model, size = front.export(Calls(calls[name]), (i, x)), 10 if name == "embedding" else 3
+    torch.testing.assert_close(torch.from_numpy(model(i.numpy(), x.numpy())), calls[name](i, x))
+    op = name.removesuffix("_add")
+    for wrong in (-1, size):
+        given = i.clone()
+        given[0, 1] = wrong
+        with pytest.raises(IndexError, match=f"^{op}: indices must be from 0 to {size - 1}, got "):
+            model(given.numpy(), x.numpy())
+
+
 def test_infinity_less_infinity_is_told_to_nobody():
     x = torch.tensor([torch.inf, 1.5], dtype=torch.float64)
     run = front.export(Calls(lambda x: (x - x, x.to(torch.int32))), (x,))

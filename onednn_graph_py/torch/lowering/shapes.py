@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 
+from ...frontends.host_calls import from_zero
 from ...frontends.recipes import expanded, transposed
 from ...model.building.host_functions import host_step
 from ...model.building.value import Value
@@ -143,10 +143,8 @@ def _padded(at: Lowering, x: Value, pad: Sequence[Any], value: float = 0) -> Val
 def _index_copied(
     dim: int, x: npt.NDArray[Any], index: npt.NDArray[Any], source: npt.NDArray[Any]
 ) -> npt.NDArray[Any]:
-    if index.size and index.min() < 0:
-        raise IndexError(f"index_copy: indices must not be negative, got {index.min()}")
     result = x.copy()
-    result[(slice(None),) * dim + (np.atleast_1d(index),)] = source
+    result[(slice(None),) * dim + (from_zero("index_copy", index, x.shape[dim]),)] = source
     return result
 
 
