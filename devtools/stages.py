@@ -32,6 +32,11 @@ HELD = f"""{HELD_SHORT} tests/safety/test_patterns.py tests/ops/test_reference_b
 MEMORY = """tests/project/test_sanitizers.py tests/mirror/test_execution.py
     tests/mirror/test_lifetime.py tests/mirror/test_tensor.py tests/model/test_views.py"""
 
+# What takes a while, where it depends on oneDNN's version most.
+SLOW = """tests/frontends/test_torch_draws.py tests/frontends/test_torch_models.py
+    tests/frontends/test_torch_peers.py tests/model/test_random.py tests/safety/test_corpus.py
+    tests/safety/test_fuzz.py"""
+
 
 class Stage(NamedTuple):
     """A command of ./dev."""
@@ -56,9 +61,9 @@ STAGES = (
     Stage("landing nightly", OURS, "onnx"),
     Stage("nightly", OURS, "notebooks"),
     Stage("nightly", OURS, "ray"),
-    # After what installs torch, onnx and Ray, so that all of them run. Each lane draws seeds of its
-    # own.
-    Stage("nightly", OURS, "test -m slow --durations=20"),
+    # After what installs torch, onnx and Ray, so that all of them run. Torch's are half of the
+    # work, so that one lane runs them; what memory or numbers depend on runs with both oneDNNs.
+    Stage("nightly", OURS, "test -m slow --durations=20 --ignore-glob=*/test_torch_*"),
     Stage("landing nightly", PYPI, "lint"),
     Stage("landing nightly", PYPI, "docs"),
     Stage("landing", PYPI, 'test --onednn=pypi -m "not slow and not project"'),
@@ -71,7 +76,7 @@ STAGES = (
     Stage("nightly", PYPI, "torch --onednn=pypi"),
     Stage("nightly", PYPI, "onnx --onednn=pypi"),
     Stage("nightly", PYPI, "notebooks --onednn=pypi"),
-    Stage("nightly", PYPI, 'test --onednn=pypi -m "slow and not project" --durations=20'),
+    Stage("nightly", PYPI, f"test --onednn=pypi -m slow --durations=20 {SLOW}"),
     Stage("nightly", ALONE, "screens"),
     Stage("nightly", ALONE, "screens --onednn=pypi"),
 )
