@@ -83,9 +83,14 @@ class InputCheck:
         """Return numbers that most models can take: floats around 0, and 0 or 1."""
         if self.numpy is None:
             raise InvalidArgumentsError(f"there are no random numbers for input {self.name!r}")
-        if self.dtype in ("f32", "f64", "f16", "bf16"):
-            return generator.standard_normal(shape).astype(self.numpy)
-        return generator.integers(0, 2, shape).astype(self.numpy)
+        is_float = self.dtype in ("f32", "f64", "f16", "bf16")
+        try:
+            drawn = (
+                generator.standard_normal(shape) if is_float else generator.integers(0, 2, shape)
+            )
+        except ValueError as e:  # also where a dim is 0 and the others are too large
+            raise InvalidShapeError(f"input {self.name!r}: no array is of {shape}: {e}") from e
+        return drawn.astype(self.numpy)
 
 
 class Inputs:

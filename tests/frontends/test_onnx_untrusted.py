@@ -659,6 +659,13 @@ def test_fifty_thousand_mutated_files_give_typed_errors_or_results():
     check(MUTATIONS, new_seeds(50_000).start, 50_000, os.cpu_count() or 1)
 
 
+def test_random_inputs_of_a_size_that_no_array_has_are_refused():
+    text = "g (float[0, 5, 4611686018427387904] x) => (float[A, B, C] y) { y = Relu(x) }"
+    model = front.load(model_of(text), fallback="reference")
+    with pytest.raises(og.InvalidShapeError, match=r"input 'x': no array is of \(0, 5, 46116860"):
+        model.random_inputs()
+
+
 def test_weights_of_f8_go_through_pickles():
     weights = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT8E5M2, [2, 2], [1.0, 2.0, -3.0, 4])
     nodes = [
