@@ -32,10 +32,10 @@ HELD = f"""{HELD_SHORT} tests/safety/test_patterns.py tests/ops/test_reference_b
 MEMORY = """tests/project/test_sanitizers.py tests/mirror/test_execution.py
     tests/mirror/test_lifetime.py tests/mirror/test_tensor.py tests/model/test_views.py"""
 
-# What takes a while, where it depends on oneDNN's version most.
+# Slow tests of torch, those that only the newest oneDNN has, and those of numbers and memory.
 SLOW = """tests/frontends/test_torch_draws.py tests/frontends/test_torch_models.py
-    tests/frontends/test_torch_peers.py tests/model/test_random.py tests/safety/test_corpus.py
-    tests/safety/test_fuzz.py"""
+    tests/frontends/test_torch_peers.py tests/frontends/test_onnx_ops.py tests/model/test_random.py
+    tests/safety/test_corpus.py tests/safety/test_fuzz.py"""
 
 
 class Stage(NamedTuple):
@@ -61,8 +61,8 @@ STAGES = (
     Stage("landing nightly", OURS, "onnx"),
     Stage("nightly", OURS, "notebooks"),
     Stage("nightly", OURS, "ray"),
-    # After what installs torch, onnx and Ray, so that all of them run. Torch's are half of the
-    # work, so that one lane runs them; what memory or numbers depend on runs with both oneDNNs.
+    # After what installs torch, onnx and Ray, so that all of them run. Torch's take longest, so
+    # that one lane runs them; what numbers and memory depend on runs with both oneDNNs.
     Stage("nightly", OURS, "test -m slow --durations=20 --ignore-glob=*/test_torch_*"),
     Stage("landing nightly", PYPI, "lint"),
     Stage("landing nightly", PYPI, "docs"),

@@ -36,23 +36,16 @@ def _concatenate(arrays: Any, dim: int = 0) -> Array:
     return np.concatenate([a for a in arrays if a.shape != (0,)] or arrays, axis=dim)
 
 
-def from_zero(op: str, index: Array, size: int) -> Array:
-    """Return indices, of at least one dim; torch does not count them from the end, as NumPy does.
-
-    Raises
-    ------
-    IndexError
-        One is negative, or not below the size.
-    """
-    if index.size and not 0 <= index.min() <= index.max() < size:
-        got = f"{index.min()} to {index.max()}"
-        raise IndexError(f"{op}: indices must be from 0 to {size - 1}, got {got}")
-    return np.atleast_1d(index)
+def from_zero(op: str, index: Array) -> Array:
+    """Return indices; raise IndexError if one is negative, which NumPy counts from the end."""
+    if index.size and index.min() < 0:
+        raise IndexError(f"{op}: indices must not be negative, got {index.min()}")
+    return index
 
 
 def _gather(x: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
     axis = dim % max(x.ndim, 1)
-    at = from_zero("gather", index, x.shape[axis] if x.ndim else 1)
+    at = np.atleast_1d(from_zero("gather", index))
     # Along other dims the index may have fewer elements.
     read = x[tuple(slice(None if d == axis else n) for d, n in enumerate(index.shape))]
     return np.take_along_axis(np.atleast_1d(read), at, axis).reshape(index.shape)
@@ -68,15 +61,17 @@ def _written(x: Array, values: Array, dim: int, where: Any) -> Array:
     return made
 
 
+REDUCTIONS = {"": None, "add": np.add, "multiply": np.multiply}
+
+
 def _scattered(x: Array, dim: int, index: Array, source: Any, *, reduce: str = "") -> Array:
     """Write elements at places along a dim, or add or multiply them to what is there."""
-    made = np.atleast_1d(x.copy())
-    at = from_zero("scatter", index, made.shape[dim])
+    made, at = np.atleast_1d(x.copy()), np.atleast_1d(from_zero("scatter", index))
     places = list(np.ogrid[tuple(map(slice, at.shape))])
     places[dim] = at
     # The source may have more elements than the index.
     values = np.atleast_1d(source)[tuple(map(slice, at.shape))] if np.ndim(source) else source
-    _put(made, tuple(places), values, {"add": np.add, "multiply": np.multiply}.get(reduce))
+    _put(made, tuple(places), values, REDUCTIONS[reduce])
     return made.reshape(x.shape)
 
 
@@ -282,14 +277,12 @@ HOST: dict[str, Callable[..., Any]] = {
     "roll": lambda x, shifts, dims=None: np.roll(x, shifts, dims or None),
     "gather": _gather,
     "index_select": lambda x, dim, index: x.take(
-        from_zero("index_select", index, x.shape[dim] if x.ndim else 1), dim
+        np.atleast_1d(from_zero("index_select", index)), dim
     ),
     "masked_fill": lambda x, mask, value: np.where(mask, np.asarray(value, x.dtype), x),
     "masked_scatter": _filled,
     "grouped_mm_fallback": _grouped,
-    "embedding": lambda table, ids, *rest: table[
-        from_zero("embedding", ids, len(table)).reshape(ids.shape)
-    ],
+    "embedding": lambda table, ids, *rest: table[from_zero("embedding", ids)],
     "cat": _concatenate,
     "argmax": lambda x, dim=None, keepdim=False: np.argmax(x, dim, keepdims=keepdim),
     **{name: partial(_extreme, name) for name in ("max", "min")},
@@ -343,8 +336,9 @@ class HostCall(HostFunction):
         return partial(function, dtype=array_dtype(self.results[0][1]))
 
     def __call__(self, *arrays: Array) -> Any:
-        """Compute the results; infinities and NaN are valid, as in torch."""
-        with np.errstate(all="ignore"):
+        """Compute the results; as in torch, infinities and NaN are valid, integers by 0 are not."""
+        whole = np.issubdtype(array_dtype(self.results[0][1]), np.integer)
+        with np.errstate(all="ignore", divide="raise" if whole else "ignore"):
             return super().__call__(*arrays)
 
 

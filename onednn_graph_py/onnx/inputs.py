@@ -89,7 +89,9 @@ class InputCheck:
                 generator.standard_normal(shape) if is_float else generator.integers(0, 2, shape)
             )
         except ValueError as e:  # also where a dim is 0 and the others are too large
-            raise InvalidShapeError(f"input {self.name!r}: no array is of {shape}: {e}") from e
+            raise InvalidShapeError(
+                f"input {self.name!r}: no array has the shape {shape}: {e}"
+            ) from e
         return drawn.astype(self.numpy)
 
 

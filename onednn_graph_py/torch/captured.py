@@ -357,7 +357,7 @@ def _state(weights: Sequence[torch.Tensor]) -> tuple[Any, ...]:
 
 
 def arithmetic(graph: fx.Graph, program: Program) -> tuple[float, float]:
-    """Return a call's arithmetic, and which part of it runs in oneDNN: 1 if there is none."""
+    """Return the arithmetic of one run, and which part is in oneDNN: 1 if there is none."""
     inside = {n for r in program.regions if r.failure is None for n in r.nodes}
     once = program.constants  # torch computes them when it compiles
     counted = [n for n in graph.nodes if n.op == "call_function" and n not in once]

@@ -80,7 +80,7 @@ class GraphReport:
     weights_are_inputs : bool
         Whether they changed so often that they are inputs of each call.
     work : float
-        The estimated arithmetic of a call.
+        The estimated arithmetic of one run of the graph.
     """
 
     name: str

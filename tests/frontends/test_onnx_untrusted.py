@@ -655,14 +655,16 @@ def test_five_hundred_mutated_files_give_typed_errors_or_results():
 
 
 @pytest.mark.slow
-def test_fifty_thousand_mutated_files_give_typed_errors_or_results():
-    check(MUTATIONS, new_seeds(50_000).start, 50_000, os.cpu_count() or 1)
+def test_a_hundred_thousand_mutated_files_give_typed_errors_or_results():
+    check(MUTATIONS, new_seeds(100_000).start, 100_000, os.cpu_count() or 1)
 
 
 def test_random_inputs_of_a_size_that_no_array_has_are_refused():
     text = "g (float[0, 5, 4611686018427387904] x) => (float[A, B, C] y) { y = Relu(x) }"
     model = front.load(model_of(text), fallback="reference")
-    with pytest.raises(og.InvalidShapeError, match=r"input 'x': no array is of \(0, 5, 46116860"):
+    with pytest.raises(
+        og.InvalidShapeError, match=r"input 'x': no array has the shape \(0, 5, 46116860"
+    ):
         model.random_inputs()
 
 

@@ -3,6 +3,7 @@
 ``python onnx_draws.py COUNT [FIRST]`` tests as many, and prints what is wrong.
 """
 
+import functools
 import random
 import warnings
 from collections.abc import Callable, Sequence
@@ -695,12 +696,10 @@ def _expected(
     """Return what onnxruntime makes, and how far results move by a few roundings of inputs."""
     expected = by_onnxruntime(model, feeds)
     moved = [0.0] * len(expected)
-    # All numbers up, and all down, finds each that is rounded the other way a bit beside it.
-    for least, largest in ((-1, 1), (1, 1), (-1, -1)):
-        near = {
-            n: np.asarray(a * (1 + g.rng.uniform(least, largest, a.shape) * 2.0**-20), a.dtype)
-            for n, a in feeds.items()
-        }
+    # Two roundings up, and down, find what is rounded the other way a bit beside it.
+    moves = [functools.partial(g.rng.uniform, -(2.0**-20), 2.0**-20)] * 3
+    for move in (*moves, lambda _: 2.0**-22, lambda _: -(2.0**-22)):
+        near = {n: np.asarray(a * (1 + move(a.shape)), a.dtype) for n, a in feeds.items()}
         for i, array in enumerate(by_onnxruntime(model, near)):
             with np.errstate(invalid="ignore"):  # of two infinities, which are not moved
                 apart = np.abs(array.astype(float) - expected[i].astype(float))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 
@@ -144,7 +145,8 @@ def _index_copied(
     dim: int, x: npt.NDArray[Any], index: npt.NDArray[Any], source: npt.NDArray[Any]
 ) -> npt.NDArray[Any]:
     result = x.copy()
-    result[(slice(None),) * dim + (from_zero("index_copy", index, x.shape[dim]),)] = source
+    at = np.atleast_1d(from_zero("index_copy", index))
+    result[(slice(None),) * dim + (at,)] = source
     return result
 
 
