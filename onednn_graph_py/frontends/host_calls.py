@@ -16,19 +16,24 @@ from ..model.building.host_functions import HostFunction
 Array = npt.NDArray[Any]
 
 
+def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type in which torch adds numbers of a type up: f32 for those of 16 bits."""
+    return np.dtype(np.float32) if dtype.name in ("bfloat16", "float16") else dtype
+
+
 def _quotient(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
     if rounding_mode == "floor":
         return np.floor_divide(x, y)
+    if rounding_mode == "trunc" and np.issubdtype(np.result_type(x, y), np.integer):
+        return (x - np.fmod(x, y)) // y  # f64 does not hold all of them
     made = np.true_divide(x, y)
     return made if rounding_mode is None else np.trunc(made)
 
 
-def _over(
-    function: Callable[..., Any], x: Array, dim: Any = None, keepdim: bool = False, **dtype: Any
-) -> Array:
+def _over(function: Callable[..., Any], x: Array, dim: Any = None, keepdim: bool = False) -> Array:
     """Reduce by a function of NumPy."""
     axis = None if dim is None else tuple(np.atleast_1d(dim)) or None
-    return np.asarray(function(x, axis=axis, keepdims=keepdim, **dtype))
+    return np.asarray(function(x, axis=axis, keepdims=keepdim))
 
 
 def _concatenate(arrays: Any, dim: int = 0) -> Array:
@@ -43,12 +48,17 @@ def from_zero(op: str, index: Array) -> Array:
     return index
 
 
+def _along(dim: int, index: Array) -> tuple[Any, ...]:
+    """Return the places of elements that an index tells along a dim, all from 0."""
+    places = list(np.ogrid[tuple(map(slice, index.shape))])
+    places[dim] = index
+    return tuple(places)
+
+
 def _gather(x: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
-    axis = dim % max(x.ndim, 1)
     at = np.atleast_1d(from_zero("gather", index))
-    # Along other dims the index may have fewer elements.
-    read = x[tuple(slice(None if d == axis else n) for d, n in enumerate(index.shape))]
-    return np.take_along_axis(np.atleast_1d(read), at, axis).reshape(index.shape)
+    made: Array = np.atleast_1d(x)[_along(dim, at)]
+    return made.reshape(index.shape)
 
 
 def _places(indices: Any) -> tuple[Any, ...]:
@@ -57,7 +67,10 @@ def _places(indices: Any) -> tuple[Any, ...]:
 
 def _written(x: Array, values: Array, dim: int, where: Any) -> Array:
     made = x.copy()
-    made[(*(slice(None),) * (dim % x.ndim), where)] = values
+    part = made[(*(slice(None),) * (dim % x.ndim), where, ...)]
+    if part.shape != values.shape:  # which NumPy may broadcast
+        raise ValueError(f"expected the shape {part.shape}, got {values.shape}")
+    part[...] = values
     return made
 
 
@@ -67,11 +80,9 @@ REDUCTIONS = {"": None, "add": np.add, "multiply": np.multiply}
 def _scattered(x: Array, dim: int, index: Array, source: Any, *, reduce: str = "") -> Array:
     """Write elements at places along a dim, or add or multiply them to what is there."""
     made, at = np.atleast_1d(x.copy()), np.atleast_1d(from_zero("scatter", index))
-    places = list(np.ogrid[tuple(map(slice, at.shape))])
-    places[dim] = at
     # The source may have more elements than the index.
-    values = np.atleast_1d(source)[tuple(map(slice, at.shape))] if np.ndim(source) else source
-    _put(made, tuple(places), values, REDUCTIONS[reduce])
+    values = source[np.ix_(*map(range, at.shape))] if np.ndim(source) else source
+    _put(made, _along(dim, at), values, REDUCTIONS[reduce])
     return made.reshape(x.shape)
 
 
@@ -80,21 +91,23 @@ def _put(x: Array, places: tuple[Any, ...], values: Any, ufunc: np.ufunc | None)
     if ufunc is None:
         x[places] = values
     else:
-        ufunc.at(x, places, np.asarray(values).astype(x.dtype))
+        made = x.astype(_wide(x.dtype), copy=False)
+        ufunc.at(made, places, np.asarray(values).astype(made.dtype))
+        x[...] = made
     return x
 
 
 def _filled(x: Array, mask: Array, source: Array) -> Array:
     """Write the first elements of a source, one by one, where a mask says so."""
     x, mask = np.broadcast_arrays(x, mask)
-    return _put(x.copy(), (mask,), source.reshape(-1)[: np.count_nonzero(mask)], None)
+    return _put(x.copy(), (mask,), source.take(np.arange(np.count_nonzero(mask))), None)
 
 
 def _grouped(x: Array, weights: Array, ends: Array) -> Array:
     """Multiply the rows up to each end by a matrix of their own, as transformers' experts do."""
     made, start = np.zeros((len(x), weights.shape[2]), x.dtype), 0
     for weight, end in zip(weights, ends, strict=True):
-        made[start:end] = x[start:end] @ weight
+        made[start:end] = np.matmul(x[start:end], weight, dtype=_wide(x.dtype))
         start = end
     return made
 
@@ -257,12 +270,12 @@ HOST: dict[str, Callable[..., Any]] = {
     "add": lambda x, y, alpha=1: x + y * alpha,
     "addcmul": lambda x, y, z, value=1: x + y * z * np.asarray(value).astype(x.dtype),
     "sub": lambda x, y, alpha=1: x - y * alpha,
-    "sign": lambda x: np.subtract(x > 0, x < 0, dtype=x.dtype),  # 0 for NaN
+    "sign": lambda x: np.where(x < 0, -1, x > 0),  # 0 for NaN
     "pow": np.power,
     "repeat": np.tile,
     **dict.fromkeys(("view", "_unsafe_view"), np.reshape),
     "clamp": lambda x, low=None, high=None: np.clip(x, low, high),
-    "cumsum": lambda x, dim, dtype=None: np.cumsum(x, dim, dtype).reshape(x.shape),
+    "cumsum": lambda x, dim: np.cumsum(x, dim).reshape(x.shape),
     "index": lambda x, indices: x[_places(indices)],
     "index_put": lambda x, indices, values, accumulate=False: _put(
         x.copy(), _places(indices), values, np.add if accumulate else None
@@ -279,7 +292,7 @@ HOST: dict[str, Callable[..., Any]] = {
     "index_select": lambda x, dim, index: x.take(
         np.atleast_1d(from_zero("index_select", index)), dim
     ),
-    "masked_fill": lambda x, mask, value: np.where(mask, np.asarray(value, x.dtype), x),
+    "masked_fill": lambda x, mask, value: np.where(mask, np.asarray(value).astype(x.dtype), x),
     "masked_scatter": _filled,
     "grouped_mm_fallback": _grouped,
     "embedding": lambda table, ids, *rest: table[from_zero("embedding", ids)],
@@ -320,8 +333,16 @@ HOST: dict[str, Callable[..., Any]] = {
 }
 """The function of each op, by the name before the overload's."""
 
-TYPED = frozenset({"cumsum", "full_like", "sum"})
-"""Those that compute in the type of the result."""
+_COMPUTED = """
+adaptive_avg_pool2d add addcmul cos cumsum exp expm1 full_like grid_sampler_2d grid_sampler_3d
+log log1p log2 rsub sin sort sub sum topk upsample_bilinear2d
+"""
+
+COMPUTED = frozenset(_COMPUTED.split())
+"""Those that torch computes in the type of the result, and in f32 where that has 16 bits.
+
+NumPy computes functions of small integers in f16, adds up in 16 bits, and sorts NaN of bf16 first.
+"""
 
 
 class HostCall(HostFunction):
@@ -330,14 +351,14 @@ class HostCall(HostFunction):
     @property
     def function(self) -> Callable[..., Any]:
         """The function that a call runs."""
-        function = HOST[self.op]
-        if self.op not in TYPED:
-            return function
-        return partial(function, dtype=array_dtype(self.results[0][1]))
+        return HOST[self.op]
 
     def __call__(self, *arrays: Array) -> Any:
         """Compute the results; as in torch, infinities and NaN are valid, integers by 0 are not."""
-        whole = np.issubdtype(array_dtype(self.results[0][1]), np.integer)
+        dtype = _wide(array_dtype(self.results[0][1]))
+        if self.op in COMPUTED:
+            arrays = tuple(a.astype(dtype, copy=False) for a in arrays)
+        whole = np.issubdtype(dtype, np.integer)
         with np.errstate(all="ignore", divide="raise" if whole else "ignore"):
             return super().__call__(*arrays)
 

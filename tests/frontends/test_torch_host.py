@@ -8,12 +8,15 @@ import pytest
 
 import onednn_graph_py as og
 from onednn_graph_py.frontends import host_calls as host
+from onednn_graph_py.model.building.host_functions import Slot
 from onednn_graph_py.model.checking.expected import compared
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 front = pytest.importorskip("onednn_graph_py.torch")
 exported = pytest.importorskip("onednn_graph_py.torch.exported")
 pytest.importorskip("transformers", reason="transformers is not installed")
+from onednn_graph_py.torch.arrays import array_of, tensor_of  # noqa: E402
+
 importlib.import_module("transformers.integrations.moe")  # makes an op of its own
 
 F = torch.nn.functional
@@ -265,6 +268,105 @@ def test_integers_are_not_divided_by_zero(name):
         torch.testing.assert_close(torch.from_numpy(got), wanted)
     with pytest.raises(FloatingPointError, match=f"divide by zero .*\n.*op '{name}'"):
         model(i.numpy(), (x * 0).numpy())
+
+
+def close_to_torch(name, args, options, wanted):
+    """Compare a host step's results with torch's, or numbers that torch computed in f64."""
+    arrays = []
+
+    def slot(given):
+        if torch.is_tensor(given):
+            arrays.append(array_of(given))
+            return Slot(len(arrays) - 1)
+        return tuple(map(slot, given)) if isinstance(given, tuple) else given
+
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    results = tuple((tuple(w.shape), exported._dtype(w)) for w in wanted)
+    made = host.HostCall(name, tuple(map(slot, args)), options, (), results)(*arrays)
+    got = tuple(tensor_of(m.copy()) for m in made)
+    torch.testing.assert_close(got, wanted, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "adaptive_avg_pool2d",
+        "add",
+        "addcmul",
+        "cumsum",
+        "grouped_mm_fallback",
+        "index_put",
+        "scatter_add",
+        "sum",
+        "upsample_bilinear2d",
+    ],
+)
+def test_numbers_of_16_bits_are_added_up_in_f32(name, dtype):
+    generator = torch.Generator().manual_seed(8)
+    x = torch.rand(2, 350, 7, generator=generator).to(dtype)
+    i = torch.randint(5, x.shape, generator=generator)
+    args = {
+        "adaptive_avg_pool2d": (x, (2, 3)),
+        "add": (x, -x.flip(1)),
+        "addcmul": (x, x.flip(1), -x),
+        "cumsum": (x, 1),
+        "grouped_mm_fallback": (x[0].T, x.flip(2), torch.tensor([2, 7])),
+        "index_put": (x, (None, i[0, :, 0]), x, True),
+        "scatter_add": (x, 1, i, x),
+        "sum": (x, (0, 1)),
+        "upsample_bilinear2d": (x[None], (200, 5), False),
+    }[name]
+    options = {"add": {"alpha": 0.75}, "addcmul": {"value": 0.75}}.get(name, {})
+    packet = getattr(torch.ops.aten, name, None) or getattr(torch.ops.transformers, name)
+    wide = [a.double() if torch.is_tensor(a) and a.is_floating_point() else a for a in args]
+    close_to_torch(name, args, options, packet(*wide, **options).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.int32], ids=str)
+@pytest.mark.parametrize("name", ["cos", "exp", "expm1", "log", "log1p", "log2", "sign", "sin"])
+def test_functions_of_integers_are_computed_in_f32(name, dtype):
+    x = torch.tensor([0, 1, 3, 19, 77]).to(dtype)
+    close_to_torch(name, (x,), {}, getattr(torch, name)(x))
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_nan_is_the_largest_number_of_16_bits(largest):
+    x = torch.tensor([2, torch.nan, -3, 7, torch.nan, 1, torch.inf], dtype=torch.bfloat16)
+    for name, args in (("topk", (x, 4, 0, largest)), ("sort", (x, 0, largest))):
+        numbers, places = getattr(torch, name)(*args)
+        close_to_torch(name, args, {}, (numbers, places) if name == "sort" else (numbers,))
+
+
+def test_quotients_of_large_integers():
+    x, y = torch.tensor([2**62 + 3, -(2**62) - 3, 7, -7]), torch.tensor([1, 1, 3, 3])
+    options = {"rounding_mode": "trunc"}
+    close_to_torch("div", (x, y), options, torch.div(x, y, **options))
+
+
+@pytest.mark.parametrize(
+    "name, shapes, error",
+    [
+        ("gather", ((1, 4), (2, 3)), IndexError),
+        ("scatter", ((4, 5), (4, 3), (1, 3)), IndexError),
+        ("masked_scatter", ((3, 2), (1,)), IndexError),
+        ("slice_scatter", ((5, 4), (1, 4)), ValueError),
+        ("select_scatter", ((5, 4), (1,)), ValueError),
+    ],
+)
+def test_nothing_is_broadcast_that_torch_does_not_broadcast(name, shapes, error):
+    x, *rest = (torch.ones(shape) for shape in shapes)
+    args = {
+        "gather": lambda index: (1, index.long()),
+        "scatter": lambda index, source: (1, index.long() * torch.arange(3), source),
+        "masked_scatter": lambda source: (x > 0, source),
+        "slice_scatter": lambda values: (values, 0, 1, 4),
+        "select_scatter": lambda values: (values, 1, 2),
+    }[name](*rest)
+    with pytest.raises((RuntimeError, IndexError)):
+        getattr(torch.ops.aten, name)(x, *args)
+    with pytest.raises(error, match=r"out of bounds|expected the shape \(.*\), got \(1,"):
+        close_to_torch(name, (x, *args), {}, x)
 
 
 def test_infinity_less_infinity_is_told_to_nobody():
