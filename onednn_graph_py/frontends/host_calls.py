@@ -41,6 +41,21 @@ def _concatenate(arrays: Any, dim: int = 0) -> Array:
     return np.concatenate([a for a in arrays if a.shape != (0,)] or arrays, axis=dim)
 
 
+def _split(x: Array, size: Any, dim: int = 0) -> list[Array]:
+    """Cut a dim into parts of a size, or of sizes."""
+    n = x.shape[dim]
+    ends = np.arange(size, n + size, size) if np.ndim(size) == 0 else np.cumsum(size)
+    if np.ndim(size) and ends[-1] != n:
+        raise ValueError(f"sizes {list(size)} must add up to {n}")
+    return np.split(x, ends[:-1], dim)
+
+
+def _gated(x: Array, dim: int = -1) -> Array:
+    half, gate = np.split(x, 2, dim)
+    made: Array = half / (1 + np.exp(-gate))
+    return made
+
+
 def from_zero(op: str, index: Array) -> Array:
     """Return indices; raise IndexError if one is negative, which NumPy counts from the end."""
     if index.size and index.min() < 0:
@@ -199,8 +214,8 @@ def _top(
 
 
 def _averaged(x: Array, size: Sequence[int | None]) -> Array:
-    """Average windows of the last two dims, so that there are so many; they may differ by one."""
-    for axis, count in zip((-2, -1), size, strict=True):
+    """Average windows of the last dims, so that there are so many; they may differ by one."""
+    for axis, count in enumerate(size, -len(size)):
         n, count = x.shape[axis], count or x.shape[axis]
         edges = [(i * n // count, -(-(i + 1) * n // count)) for i in range(count)]
         means = [x.take(range(*window), axis).mean(axis) for window in edges]
@@ -287,6 +302,7 @@ HOST: dict[str, Callable[..., Any]] = {
         ends, x, "right" if right else "left"
     ),
     "reciprocal": lambda x: 1 / x,
+    "erf": np.vectorize(math.erf, [np.float64]),
     "roll": lambda x, shifts, dims=None: np.roll(x, shifts, dims or None),
     "gather": _gather,
     "index_select": lambda x, dim, index: x.take(
@@ -297,11 +313,14 @@ HOST: dict[str, Callable[..., Any]] = {
     "grouped_mm_fallback": _grouped,
     "embedding": lambda table, ids, *rest: table[from_zero("embedding", ids)],
     "cat": _concatenate,
+    **dict.fromkeys(("split", "split_with_sizes"), _split),
+    "glu": _gated,
+    "stack": lambda arrays, dim=0: np.stack(arrays, dim),
     "argmax": lambda x, dim=None, keepdim=False: np.argmax(x, dim, keepdims=keepdim),
     **{name: partial(_extreme, name) for name in ("max", "min")},
     "topk": _top,
     "sort": lambda x, dim=-1, descending=False, **stable: _top(x, None, dim, descending),
-    "adaptive_avg_pool2d": _averaged,
+    **{f"adaptive_avg_pool{n}d": _averaged for n in (1, 2, 3)},
     **{name: partial(_over, getattr(np, name)) for name in ("all", "amax", "amin", "any", "sum")},
     **dict.fromkeys(("_to_copy", "type_as"), lambda x, *rest: x),
     "scalar_tensor": np.asarray,
@@ -334,8 +353,9 @@ HOST: dict[str, Callable[..., Any]] = {
 """The function of each op, by the name before the overload's."""
 
 _COMPUTED = """
-adaptive_avg_pool2d add addcmul cos cumsum exp expm1 full_like grid_sampler_2d grid_sampler_3d
-log log1p log2 rsub sin sort sub sum topk upsample_bilinear2d
+adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d add addcmul cos cumsum erf exp expm1
+full_like glu grid_sampler_2d grid_sampler_3d log log1p log2 rsub sin sort sub sum topk
+upsample_bilinear2d
 """
 
 COMPUTED = frozenset(_COMPUTED.split())

@@ -132,8 +132,8 @@ def group_norm(
 ) -> Value:
     """Normalize groups of channels."""
     at.need_float(x)
-    if x.ndim < 3:
-        raise NotLowered("oneDNN's GroupNorm needs spatial dims")
+    if x.ndim == 2:  # oneDNN's GroupNorm needs spatial dims
+        return group_norm(at, x[:, :, None], groups, epsilon, weight, bias).squeeze(2)
     affine = []
     if weight is not None or bias is not None:
         channels = (x.shape or ())[1]

@@ -62,6 +62,15 @@ def whole() -> AbstractContextManager[None]:
     return made
 
 
+def decompositions(ops: Sequence[Any]) -> dict[Any, Callable[..., Any]]:
+    """Return how torch takes ops to pieces, of those that it can."""
+    every = torch.export.default_decompositions()
+    found: dict[Any, Callable[..., Any]] = get_decompositions(
+        [op for op in ops if isinstance(op, OpOverload)]
+    )
+    return found | {op: every[op] for op in ops if op in every}
+
+
 class GradientsOn(Exception):
     """A graph computes gradients."""
 

@@ -19,7 +19,7 @@ from ..model.building.value import Value
 from ..model.running.model import CompiledGraph
 from . import rewrites
 from .arrays import array_of, tensor_of
-from .capture import tree_leaves, tree_map_only, without_repetitions
+from .capture import decompositions, tree_leaves, tree_map_only, without_repetitions
 from .division import is_size, is_tensor, lowered, moves, op_name, reason, source
 from .folding import folded
 from .lowering.table import DTYPES, HOST_DTYPES, LOWERINGS, NotLowered, Unknown, dims_of, number_of
@@ -76,13 +76,27 @@ def _traced(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r".*LeafSpec", FutureWarning)  # torch warns of itself
         program = torch.export.export(module, args, given, dynamic_shapes=dynamic_shapes)
-        program = program.run_decompositions(
-            {
-                op: how
-                for op, how in torch.export.default_decompositions().items()
-                if op not in LOWERINGS and str(op._opname) not in HOST
-            }
-        )
+        used = {
+            op: how
+            for op, how in torch.export.default_decompositions().items()
+            if op not in LOWERINGS and str(op._opname) not in HOST
+        }
+        traced = _of_program(program.run_decompositions(used), fpmath_mode)
+        # What neither an op nor a function takes whole may run in pieces.
+        while pieces := decompositions([op for op in traced.left if op not in used]):
+            used |= pieces
+            try:
+                program_in_pieces = program.run_decompositions(used)
+            except Exception:  # torch fails where sizes depend on elements
+                break
+            traced = _of_program(program_in_pieces, fpmath_mode)
+    if traced.left:
+        lines = "\n".join(f"  {op}: {why}" for op, calls in traced.left.items() for why in calls)
+        raise InvalidGraphError(f"trace: no op and no NumPy function for\n{lines}")
+    return traced
+
+
+def _of_program(program: torch.export.ExportedProgram, fpmath_mode: str) -> _Tracer:
     signature = program.graph_signature
     changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
     if changed:
@@ -200,7 +214,8 @@ class _Tracer:
         self.builder = GraphBuilder(fpmath_mode=fpmath_mode)
         self.constants = folded(graph, weights)
         self.values: dict[fx.Node, Any] = {}
-        left: list[str] = []
+        self.left: dict[Any, list[str]] = {}
+        """Why calls of an op can't be added."""
         for node in graph.nodes:
             if node.op == "placeholder" and node not in weights and is_tensor(node):
                 tensor = node.meta["val"]
@@ -215,12 +230,9 @@ class _Tracer:
                 ):
                     why = self._add(node)
                     if why is not None:
-                        left.append(f"  {node.target}: {why} ({source(node)})")
-            elif node.op == "output" and not left:
+                        self.left.setdefault(node.target, []).append(f"{why} ({source(node)})")
+            elif node.op == "output" and not self.left:
                 self._outputs(node)
-        if left:
-            lines = "\n".join(left)
-            raise InvalidGraphError(f"trace: no op and no NumPy function for\n{lines}")
 
     def _add(self, node: fx.Node) -> str | None:
         """Add a call; return why it can't be added."""

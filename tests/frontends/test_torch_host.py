@@ -97,6 +97,13 @@ CASES = {
     "sort": lambda i, x: (
         (i % 3).sort(dim=1, descending=True, stable=True)[1] * i.sort(0)[0] + i[1, 2].sort()[0]
     ),
+    "adaptive_avg_pool1d": lambda i, x: F.adaptive_avg_pool1d(x, 4),
+    "adaptive_avg_pool3d": lambda i, x: F.adaptive_avg_pool3d(x.view(-1, 1, 2, 3)[None], (1, 2, 2)),
+    "erf": lambda i, x: x.erf(),
+    "glu": lambda i, x: F.glu(i.to(torch.float64)),
+    "split": lambda i, x: torch.cat([i, i + 1]).chunk(2)[1],
+    "split_with_sizes": lambda i, x: torch.cat([i, i + 1]).split([i.shape[0]] * 2)[1],
+    "stack": lambda i, x: torch.stack([i, i + 1], 1),
     "adaptive_avg_pool2d": lambda i, x: F.adaptive_avg_pool2d(x[None], (2, 4)),
     "any": lambda i, x: (i > 4).any(1),
     "all": lambda i, x: (i > 0).all(1, keepdim=True),
@@ -165,6 +172,8 @@ NEED_UNKNOWN = {
     "select",
     "expand",
     "scalar_tensor",
+    "split",
+    "split_with_sizes",
 }
 """Those that are constants or views if all sizes are known."""
 
@@ -210,7 +219,8 @@ def test_function_takes_what_torch_takes(name):
 @pytest.mark.parametrize("names", TOGETHER, ids=" ".join)
 def test_functions(names, dynamic, tmp_path):
     if dynamic:
-        names = [n for n in names if n != "index"]  # whose index has a size of its own
+        # An index has a size of its own; torch can't prove how many parts there are.
+        names = [n for n in names if n not in ("index", "split")]
     i = torch.tensor([[0, 1, 2, 3, 4, 5], [7, 6, 5, 4, 3, 1]])
     x = torch.linspace(-2.0, 2.0, 10).reshape(2, 5)
     x = torch.cat([x, torch.zeros(2, 1)], 1)
@@ -474,6 +484,53 @@ def test_arguments_of_any_strides_have_unknown_dims(sizes):
         wanted, _, twice = Summed()(given)
         for made, right in zip(model(given.numpy()), (wanted, twice), strict=True):
             torch.testing.assert_close(torch.from_numpy(made), right)
+
+
+@pytest.mark.parametrize(
+    "name, call",
+    {
+        "chunk": lambda x: x.relu().chunk(2)[0] * 3 + x.chunk(2)[1],
+        "glu": lambda x: F.glu(x.relu() + 1, 0),
+        "split": lambda x: torch.stack(x.relu().split([x.shape[0] - 2, 2])[1:]),
+    }.items(),
+)
+def test_parts_of_unknown_sizes(name, call):
+    x = torch.linspace(-2.0, 9.0, 32).reshape(8, 4)
+    model = front.export(Calls(call), (x[:6],), dynamic_shapes=(({0: torch.export.Dim.AUTO},),))
+    for n in (6, 8, 4):
+        torch.testing.assert_close(torch.from_numpy(model(x[:n].numpy())), call(x[:n]))
+    if name != "split":
+        with pytest.raises((og.OneDNNError, ValueError), match=r"broadcasts|equal division"):
+            model(x[:5].numpy())
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["known", "unknown"])
+def test_what_oneDNN_lacks_runs_in_pieces(dynamic):
+    modules = torch.nn.ModuleDict(
+        {
+            "layer": torch.nn.LayerNorm((3, 5)),
+            "rms": torch.nn.RMSNorm((7, 3, 5)),
+            "group": torch.nn.GroupNorm(2, 6),
+            "plain": torch.nn.GroupNorm(7, 7, affine=False),
+        }
+    )
+    for p in modules.parameters():
+        torch.nn.init.uniform_(p, -1, 1, generator=torch.Generator().manual_seed(3))
+
+    def call(x, y):
+        means = torch.var_mean(x, (1, 3), correction=0)
+        masks = F.prelu(y, y[0]), torch.logaddexp(y, y.flip(1)), y.squeeze(0)
+        normed = modules["layer"](x), modules["rms"](x), modules["group"](y), modules["plain"](x)
+        return *normed, *means, *masks
+
+    generator = torch.Generator().manual_seed(4)
+    x, y = torch.randn(4, 7, 3, 5, generator=generator), torch.randn(9, 6, generator=generator)
+    rows = {0: torch.export.Dim.AUTO} if dynamic else None
+    model = front.export(Calls(call), (x, y), dynamic_shapes=((rows, rows),))
+    for count in (4, 2, 3) if dynamic else (4,):
+        given = x[:count], y[: 2 * count + 1]
+        for got, wanted in zip(model(*(g.numpy() for g in given)), call(*given), strict=True):
+            torch.testing.assert_close(torch.from_numpy(got), wanted)
 
 
 def test_a_size_is_no_result():

@@ -116,6 +116,14 @@ def _where(at: Lowering, condition: Value, x: Value, y: Value) -> Value:
 lowers(aten.masked_fill.Scalar)(
     lambda at, x, mask, number: _where(at, mask, at.operand(number, at.dtype, x.ndim), x)
 )
+
+
+@lowers(aten.glu.default)
+def _glu(at: Lowering, x: Value, dim: int) -> Value:
+    half, gate = x.split(2, dim)
+    return half * at.b.sigmoid(gate)
+
+
 lowers(aten._to_copy.default)(lambda at, x, *rest, **options: at.cast(x, at.dtype))
 lowers(aten.clone.default, aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default)(
     lambda at, x, **options: x

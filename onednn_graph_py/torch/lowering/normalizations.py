@@ -1,7 +1,7 @@
 """Normalizations, softmax, reductions, pooling and interpolation."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,12 +16,25 @@ from .table import Lowering, NotLowered, each, lowers, need_batch
 aten = torch.ops.aten
 
 
+def _over_one_dim(norm: Callable[..., Value]) -> Callable[..., Value]:
+    """Let a normalization over several dims, which oneDNN lacks, see them as one."""
+
+    def normalized(at: Lowering, x: Value, dims: Sequence[int], *more: Any) -> Value:
+        if len(dims) == 1:
+            return norm(at, x, dims, *more)
+        whole, size = at.argument(0).shape, (math.prod(dims),)
+        rows = (*whole[: x.ndim - len(dims)], *size)
+        flat = (at.reshaped(m, dims, size) if isinstance(m, Value) else m for m in more)
+        return at.reshaped(norm(at, at.reshaped(x, whole, rows), size, *flat), rows, whole)
+
+    return normalized
+
+
 @lowers(aten.layer_norm.default)
+@_over_one_dim
 def _layer_norm(at: Lowering, x: Value, normalized_shape: Sequence[int], *more: Any) -> Value:
     weight, bias, eps, *_ = more
     at.need_float(x)
-    if len(normalized_shape) != 1:
-        raise NotLowered("oneDNN's LayerNorm has weights of one dim")
     affine = []
     if weight is not None or bias is not None:
         (size,) = normalized_shape
@@ -40,12 +53,11 @@ def _native_layer_norm(at: Lowering, *arguments: Any) -> tuple[Value]:
 
 
 @lowers(aten.rms_norm.default)
+@_over_one_dim
 def _rms_norm(
     at: Lowering, x: Value, normalized_shape: Sequence[int], weight: Value | None, eps: float | None
 ) -> Value:
     at.need_float(x)
-    if len(normalized_shape) != 1:
-        raise NotLowered("oneDNN's RMSNorm has weights of one dim")
     if weight is not None and weight.dtype not in (x.dtype, "f32"):
         weight = at.cast(weight, "f32")
     epsilon = torch.finfo(at.argument(0).dtype).eps if eps is None else eps
@@ -192,24 +204,40 @@ def _norm(at: Lowering, x: Value, ord: float, dim: Any, keepdim: bool, **_: Any)
     return _reduced("reduce_l1" if ord == 1 else "reduce_l2", at, x, dim, keepdim)
 
 
-@lowers(aten.var.correction, aten.std.correction)
-def _variance(
+def _moments(
     at: Lowering, x: Value, dim: Any, *, correction: float | None, keepdim: bool
-) -> Value:
+) -> tuple[Value, Value]:
+    """Return the variance and the mean in f32."""
     shape = x.shape or ()
     every = range(x.ndim) if not dim and dim != 0 else each(dim, 1)
     axes = [d % x.ndim for d in every if x.ndim]
     count = math.prod(shape[a] for a in axes)
-    rest = count - (1 if correction is None else correction)
-    if any(shape[a] == -1 for a in axes) or rest <= 0:
+    less = 1 if correction is None else correction
+    if less if any(shape[a] == -1 for a in axes) else count <= less:
         raise NotLowered("the number of elements is unknown, or too small")
     at.need_float(x)
     wide = at.cast(x, "f32")
-    apart = wide - reduced(at, "reduce_mean", wide, axes, True)
-    variance = reduced(at, "reduce_sum", apart * apart, axes, keepdim) * (1 / rest)
-    return at.cast(
-        variance if at.node.target is aten.var.correction else at.b.sqrt(variance), at.dtype
-    )
+    mean = reduced(at, "reduce_mean", wide, axes, True)
+    apart = wide - mean
+    variance = reduced(at, "reduce_mean", apart * apart, axes, keepdim)
+    if less:
+        variance = variance * (count / (count - less))
+    return variance, mean if keepdim or not axes else mean.squeeze(axes)
+
+
+@lowers(aten.var.correction)
+def _variance(at: Lowering, x: Value, dim: Any, **options: Any) -> Value:
+    return at.cast(_moments(at, x, dim, **options)[0], at.dtype)
+
+
+@lowers(aten.std.correction)
+def _deviation(at: Lowering, x: Value, dim: Any, **options: Any) -> Value:
+    return at.cast(at.b.sqrt(_moments(at, x, dim, **options)[0]), at.dtype)
+
+
+@lowers(aten.var_mean.correction)
+def _variance_and_mean(at: Lowering, x: Value, dim: Any, **options: Any) -> tuple[Value, ...]:
+    return tuple(at.cast(made, x.dtype) for made in _moments(at, x, dim, **options))
 
 
 def _resized(at: Lowering, x: Value, mode: str, scales: Sequence[float] | None) -> Value:

@@ -36,10 +36,10 @@ def _squeeze(at: Lowering, x: Value, dim: Any = None) -> Value:
     if x.ndim == 0:
         return x
     dims = range(x.ndim) if dim is None else [dim] if isinstance(dim, int) else dim
-    shape = x.shape or ()
-    if any(shape[d] == -1 for d in dims):
+    ones = [d for d in dims if (x.shape or ())[d] == 1]
+    if x.ndim - len({d % x.ndim for d in ones}) != len(at.dims):
         raise NotLowered("whether a dim is 1 is unknown")
-    return x.squeeze([d for d in dims if shape[d] == 1])
+    return x.squeeze(ones)
 
 
 lowers(aten.permute.default)(lambda at, x, dims: transposed(at, x, [d % x.ndim for d in dims]))
