@@ -1,4 +1,4 @@
-"""Random modules of torch by torch.compile, as eager mode computes them."""
+"""Random modules of torch by torch.compile and exported, as eager mode computes them."""
 
 import pytest
 
@@ -6,12 +6,15 @@ pytest.importorskip("torch", reason="torch is not installed")
 
 from front_end_draws import check, new_seeds
 from torch_draws import verdict_of
+from torch_export_draws import verdict_of as verdict_of_export
 
 
-def test_random_modules_are_what_eager_mode_computes():
-    check(verdict_of, range(20))
+@pytest.mark.parametrize("judge", [verdict_of, verdict_of_export], ids=["compiled", "exported"])
+def test_random_modules_are_what_eager_mode_computes(judge):
+    check(judge, range(20))
 
 
 @pytest.mark.slow
-def test_new_random_modules_are_what_eager_mode_computes():
-    check(verdict_of, new_seeds(1000))
+@pytest.mark.parametrize("judge", [verdict_of, verdict_of_export], ids=["compiled", "exported"])
+def test_new_random_modules_are_what_eager_mode_computes(judge):
+    check(judge, new_seeds(500))

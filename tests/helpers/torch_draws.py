@@ -40,8 +40,6 @@ class Drawn(nn.Module):
         self.steps: list[Step] = []
         self.returned: list[int] = []
         self.inputs: Values = []
-        self.smooth: set[int] = set()
-        """Values that no rounding touched: what is not continuous reads only these."""
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         values = list(inputs)
@@ -59,22 +57,25 @@ class Drawn(nn.Module):
         return len(self.weights) - 1
 
 
-def tensor(chance: random.Random, *shape: int) -> Tensor:
+def tensor(chance: random.Random, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Make an input: row-major, transposed, with gaps, expanded or in the middle of another."""
+
+    def numbers(*sizes: int) -> Tensor:
+        return (torch.rand(sizes) * 4 - 2).to(dtype)
+
     how = chance.choice(("plain", "plain", "permuted", "gaps", "expanded", "part", "channels"))
     if how == "permuted" and len(shape) > 1:
         order = chance.sample(range(len(shape)), len(shape))
         back = [order.index(i) for i in range(len(shape))]
-        return (torch.rand([shape[i] for i in order]) * 4 - 2).permute(back)
+        return numbers(*(shape[i] for i in order)).permute(back)
     if how == "gaps":
-        return (torch.rand(*shape[:-1], 2 * shape[-1]) * 4 - 2)[..., ::2]
+        return numbers(*shape[:-1], 2 * shape[-1])[..., ::2]
     if how == "expanded":
         axis = chance.randrange(len(shape))
-        one = [1 if i == axis else d for i, d in enumerate(shape)]
-        return (torch.rand(one) * 4 - 2).expand(shape)
+        return numbers(*(1 if i == axis else d for i, d in enumerate(shape))).expand(shape)
     if how == "part":
-        return (torch.rand(shape[0] + 3, *shape[1:]) * 4 - 2)[2:-1]
-    made = torch.rand(shape) * 4 - 2
+        return numbers(shape[0] + 3, *shape[1:])[2:-1]
+    made = numbers(*shape)
     if how == "channels" and len(shape) == 4:
         return made.contiguous(memory_format=torch.channels_last)
     return made
@@ -356,7 +357,7 @@ DRAWS: tuple[tuple[Callable[[Drawn, Values, int], Step | None], int], ...] = (
 
 
 def drawn(seed: int) -> Drawn:
-    """Draw a module of 1 to 7 steps, in eval mode, with its inputs."""
+    """Draw a module of 1 to 7 steps, in eval mode, with its inputs; without steps if none fits."""
     m = Drawn(seed)
     pick = m.chance
     m.inputs = [
@@ -390,7 +391,26 @@ def drawn(seed: int) -> Drawn:
             values.extend(new)
     last = range(len(m.inputs), len(values))
     m.returned = [i for i in last if i >= len(values) - 2 or pick.random() < 0.2]
-    return m
+    dtype = pick.choice((torch.float32, torch.float32, torch.float32, torch.bfloat16))
+    m.to(dtype)
+    m.inputs = [x.to(dtype) for x in m.inputs]
+    return m if m.steps and _is_told_by(dtype, m) else Drawn(seed)
+
+
+def _is_told_by(dtype: torch.dtype, m: Drawn) -> bool:
+    """Whether a type has the bits to compute a module, and torch the functions."""
+    with torch.no_grad():
+        exact, _ = in_f64(m, m.inputs)
+        try:
+            made = copy.deepcopy(m)(*copies(m.inputs))
+        except RuntimeError:
+            return False
+    far = (
+        float((a.double() - c).abs().max()) / (float(c.abs().max()) + 1e-2)
+        for a, c in zip(made, exact, strict=True)
+        if a.numel()
+    )
+    return all(f < 0.1 for f in far)
 
 
 def _alike(tensors: Sequence[Tensor]) -> list[int]:
@@ -399,7 +419,7 @@ def _alike(tensors: Sequence[Tensor]) -> list[int]:
     return [at.index(a) for a in at]
 
 
-def _copies(inputs: Sequence[Tensor]) -> Values:
+def copies(inputs: Sequence[Tensor]) -> Values:
     """Copy inputs with their strides."""
     made = []
     for x in inputs:
@@ -409,10 +429,10 @@ def _copies(inputs: Sequence[Tensor]) -> Values:
     return made
 
 
-def _wide(m: Drawn, inputs: Sequence[Tensor]) -> tuple[Values, Values]:
+def in_f64(m: Drawn, inputs: Sequence[Tensor]) -> tuple[Values, Values]:
     """Return results and inputs afterwards in f64."""
     wide = copy.deepcopy(m).double()
-    given = [x.double() for x in _copies(inputs)]
+    given = [x.double() for x in copies(inputs)]
     return list(wide(*given)), given
 
 
@@ -431,7 +451,7 @@ def _said(m: Drawn, inputs: Sequence[Tensor]) -> list[tuple[int, ...]]:
         return make_boxed_func(graph.forward)
 
     backend = aot_autograd(fw_compiler=note, inference_compiler=note)
-    torch.compile(copy.deepcopy(m), backend=backend, dynamic=False)(*_copies(inputs))
+    torch.compile(copy.deepcopy(m), backend=backend, dynamic=False)(*copies(inputs))
     return strides[-len(m.returned) :]
 
 
@@ -439,16 +459,25 @@ def _shared_in_graphs(m: Drawn, inputs: Sequence[Tensor]) -> list[list[int]]:
     """Return what shares memory if torch runs its own graphs, of known and of unknown dims."""
     made = []
     for dynamic in (False, True):
-        given = _copies(inputs)
+        given = copies(inputs)
         run = torch.compile(copy.deepcopy(m), backend="aot_eager", dynamic=dynamic)
         made.append(_alike([*run(*given), *given]))
     return made
 
 
+def how_far(eager: Tensor, made: Tensor, exact: Tensor) -> str:
+    """Say how far numbers are from the exact ones, if farther than rounding explains."""
+    own, size = (float(x.abs().max()) for x in (eager.double() - exact, exact))
+    # Sums are rounded once, however many bits a type has.
+    rounding = max(ROUNDING, 4 * torch.finfo(eager.dtype).eps)
+    near, off = 16 * own + rounding * size + 1e-6, float((made.double() - exact).abs().max())
+    return "" if off <= near else f"off by {off}, not {near}"
+
+
 def compared(m: Drawn, run: Any, inputs: Sequence[Tensor], eager: Drawn) -> str | None:
     """Compare one call with eager mode: numbers, strides, what shares memory, what was written."""
-    exact, after = _wide(eager, inputs)
-    one, other = _copies(inputs), _copies(inputs)
+    exact, after = in_f64(eager, inputs)
+    one, other = copies(inputs), copies(inputs)
     want, got = list(eager(*one)), list(run(*other))
     both = zip([*want, *one], [*got, *other], [*exact, *after], strict=True)
     for number, (a, b, c) in enumerate(both):
@@ -462,10 +491,8 @@ def compared(m: Drawn, run: Any, inputs: Sequence[Tensor], eager: Drawn) -> str 
             last >= 0 or not _are_alike(b, _said(eager, inputs)[number])
         ):
             return f"{name} of {tuple(a.shape)}: strides {b.stride()}, not {a.stride()}"
-        near = 16 * float((a.double() - c).abs().max()) + ROUNDING * float(c.abs().max()) + 1e-6
-        off = float((b.double() - c).abs().max())
-        if not off <= near:
-            return f"{name} of {tuple(a.shape)}: off by {off}, not {near}"
+        if far := how_far(a, b, c):
+            return f"{name} of {tuple(a.shape)}: {far}"
     shared, right = _alike([*got, *other]), _alike([*want, *one])
     if shared != right and shared not in _shared_in_graphs(eager, inputs):
         return f"memory is shared as {shared}, not {right}"
@@ -473,7 +500,8 @@ def compared(m: Drawn, run: Any, inputs: Sequence[Tensor], eager: Drawn) -> str 
         *(("parameter", *p) for p in zip(eager.parameters(), m.parameters(), strict=True)),
         *(("buffer", *p) for p in zip(eager.buffers(), m.buffers(), strict=True)),
     ]:
-        if not torch.allclose(a, b, rtol=1e-4, atol=1e-4):
+        most = max(1e-4, 2 * torch.finfo(a.dtype).eps) if a.is_floating_point() else 0
+        if not torch.allclose(a, b, rtol=most, atol=most):
             return f"a {kind} of {tuple(a.shape)} differs after the call"
     return None
 
@@ -509,7 +537,7 @@ def _change(pick: random.Random, modules: Sequence[Drawn]) -> str:
 def _fails_in_torch(eager: Drawn, inputs: Sequence[Tensor]) -> bool:
     """Whether torch's own backend, which computes as eager mode does, can't run a module."""
     try:
-        torch.compile(copy.deepcopy(eager), backend="aot_eager")(*_copies(inputs))
+        torch.compile(copy.deepcopy(eager), backend="aot_eager")(*copies(inputs))
     except Exception:  # it raises what it meets
         return True
     return False
@@ -531,7 +559,7 @@ def verdict_of(seed: int) -> tuple[str, str]:
         warnings.simplefilter("ignore")
         for number in range(3):
             try:
-                copy.deepcopy(eager)(*_copies(inputs))
+                copy.deepcopy(eager)(*copies(inputs))
             except (RuntimeError, ValueError):  # this batch does not fit, or is too small to train
                 pass
             else:
@@ -546,7 +574,9 @@ def verdict_of(seed: int) -> tuple[str, str]:
             if number == 0:
                 said = f"after {_change(pick, (m, eager))}"
             else:
-                inputs = [tensor(pick, x.shape[0] + 1, *x.shape[1:]) for x in m.inputs]
+                inputs = [
+                    tensor(pick, x.shape[0] + 1, *x.shape[1:], dtype=x.dtype) for x in m.inputs
+                ]
                 said += ", with a larger batch"
     return "right", ""
 
