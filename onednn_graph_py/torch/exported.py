@@ -58,8 +58,8 @@ def trace(
     Raises
     ------
     InvalidGraphError
-        There is neither an op nor a NumPy function for some calls, which the message lists with
-        their lines; or the module changes its buffers.
+        There is neither an op nor a NumPy function for some calls or for the pieces to which torch
+        takes them; the message lists them with their lines. Or the module changes its buffers.
     """
     return _traced(module, args, kwargs, dynamic_shapes, fpmath_mode).builder
 
