@@ -311,6 +311,7 @@ HOST: dict[str, Callable[..., Any]] = {
     "masked_fill": lambda x, mask, value: np.where(mask, np.asarray(value).astype(x.dtype), x),
     "masked_scatter": _filled,
     "grouped_mm_fallback": _grouped,
+    "_grouped_mm": lambda x, weights, offs, bias=None, out_dtype=None: _grouped(x, weights, offs),
     "embedding": lambda table, ids, *rest: table[from_zero("embedding", ids)],
     "cat": _concatenate,
     **dict.fromkeys(("split", "split_with_sizes"), _split),

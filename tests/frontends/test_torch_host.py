@@ -85,6 +85,11 @@ CASES = {
     "grouped_mm_fallback": lambda i, x: torch.ops.transformers.grouped_mm_fallback(
         x[:, :2], torch.stack([x[:2, 2:5], x[:2, 3:] * 2]), torch.tensor([1, 2])
     ),
+    "_grouped_mm": lambda i, x: torch._grouped_mm(
+        torch.cat([i, i], 1)[:, :8].bfloat16(),
+        torch.arange(128).view(2, 8, 8).bfloat16(),
+        offs=(torch.tensor([1, 2]) * (i.shape[0] // 2)).int(),
+    ).float(),
     "masked_scatter": lambda i, x: i.masked_scatter(i[1] > 4, i * 2 - 3),
     "embedding": lambda i, x: torch.nn.functional.embedding(i, TABLE),
     "cat": lambda i, x: torch.cat([i, i * 2, i.new_empty(0)], 1),

@@ -82,6 +82,7 @@ OPS = {
     "sum": "sum.dim_IntList sum.default",
     "prod": "prod.default prod.dim_int",
     "var": "var.correction",
+    "var_mean": "var_mean.correction",
     "std": "std.correction",
     "linalg.vector_norm": "linalg_vector_norm.default",
     "masked_fill": "masked_fill.Scalar",
@@ -133,6 +134,7 @@ ALONE = {
     "quantized_decomposed.dequantize_per_tensor.default": by_tensor,
     "quantized_decomposed.quantize_per_channel.default": by_channel,
     "quantized_decomposed.dequantize_per_channel.default": by_channel,
+    "glu.default": lambda x: aten.glu(x, 1),
     "convolution.default": lambda x: aten.convolution(
         x.view(1, 4, 12), x[:, :16].reshape(2, 4, 4), None, [2], [1], [1], False, [0], 1
     ),
