@@ -72,6 +72,8 @@ def _along(dim: int, index: Array) -> tuple[Any, ...]:
 
 def _gather(x: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Array:
     at = np.atleast_1d(from_zero("gather", index))
+    if not at.size:  # whose dims may be others
+        return np.zeros(index.shape, x.dtype)
     made: Array = np.atleast_1d(x)[_along(dim, at)]
     return made.reshape(index.shape)
 
