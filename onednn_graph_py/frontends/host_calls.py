@@ -32,7 +32,7 @@ def _quotient(x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
 
 def _over(function: Callable[..., Any], x: Array, dim: Any = None, keepdim: bool = False) -> Array:
     """Reduce by a function of NumPy."""
-    axis = None if dim is None else tuple(np.atleast_1d(dim)) or None
+    axis = None if dim is None or not x.ndim else tuple(np.atleast_1d(dim)) or None
     return np.asarray(function(x, axis=axis, keepdims=keepdim))
 
 
@@ -196,6 +196,8 @@ def _extreme(name: str, x: Array, dim: Any = None, keepdim: bool = False) -> Any
     """Return the largest or smallest elements along a dim, NaN if there is one, with places."""
     if not isinstance(dim, int):
         return getattr(np, name)(x) if dim is None else getattr(np, f"{name}imum")(x, dim)
+    if not x.ndim:
+        return x, np.zeros((), np.int64)
     places = getattr(np, f"arg{name}")(x, dim, keepdims=True)
     both = np.take_along_axis(x, places, dim), places
     return both if keepdim else tuple(a.squeeze(dim) for a in both)

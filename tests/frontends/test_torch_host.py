@@ -353,6 +353,22 @@ def test_nan_is_the_largest_number_of_16_bits(largest):
         close_to_torch(name, args, {}, (numbers, places) if name == "sort" else (numbers,))
 
 
+@pytest.mark.parametrize(
+    "name, args",
+    [("max", (0,)), ("min", (-1,)), ("amax", ([0],)), ("sum", ([0],)), ("sort", (0,)),
+     ("cumsum", (0,)), ("gather", (0, torch.tensor([0]))), ("topk", (1, 0))],
+)  # fmt: skip
+def test_scalars_have_a_dim(name, args):
+    x = torch.tensor(2.5)
+    wanted = getattr(torch.ops.aten, name)(x, *args)
+    close_to_torch(name, (x, *args), {}, tuple(wanted) if name in ("max", "min") else wanted)
+
+
+def test_an_empty_index_may_have_other_dims():
+    x, index = torch.rand(5), torch.empty(2, 0, dtype=torch.int64)
+    close_to_torch("gather", (x, 0, index), {}, x.gather(0, index))
+
+
 def test_quotients_of_large_integers():
     x, y = torch.tensor([2**62 + 3, -(2**62) - 3, 7, -7]), torch.tensor([1, 1, 3, 3])
     options = {"rounding_mode": "trunc"}
