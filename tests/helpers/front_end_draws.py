@@ -1,7 +1,7 @@
 """What the testers of front ends share: verdicts by seed, and the program that prints them."""
 
-import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 
@@ -23,8 +23,8 @@ def check(verdict_of: Judge, seeds: Iterable[int]) -> None:
 
 
 def new_seeds(count: int) -> range:
-    """Return seeds that no run has had before, and print the first."""
-    first = int.from_bytes(os.urandom(4), "big")
+    """Return the seeds of this hour, and print the first; so those of a stopped run are known."""
+    first = int(time.strftime("%m%d%H")) * 20_000
     print(f"seeds from {first}")
     return range(first, first + count)
 
