@@ -1,6 +1,7 @@
 """Results of a node: inferred by ONNX, and computed of known numbers."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
@@ -65,6 +66,9 @@ class NodeFacts:
         if node.domain == "" and node.op_type in _POOLING:
             version = max(version, min(22, onnx.defs.onnx_opset_version()))
         self._schema = _schema(node.op_type, version, node.domain)
+        equation = next((a.s for a in self._proto.attribute if a.name == "equation"), b"")
+        if node.op_type == "Einsum" and not _EQUATION.fullmatch(equation):
+            self._schema = None  # onnx's inference never ends
 
     @property
     def has_schema(self) -> bool:
@@ -152,6 +156,9 @@ class NodeFacts:
         if any(not isinstance(r, (np.ndarray, np.generic)) for r in results):
             return None
         return [np.asarray(r) for r in results]
+
+
+_EQUATION = re.compile(rb"[A-Za-z,. ]*(->[A-Za-z. ]*)?")
 
 
 @cache
