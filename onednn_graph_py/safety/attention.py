@@ -342,11 +342,13 @@ def attention_on_strided_inputs(group: Group, op: Op, conditions: Conditions) ->
 
     Such are keys out of an array of keys and values by their second dim, in as many batches.
     """
+    grouped = len(group.shape(op.outputs[0]) or ()) == 5
     for tensor in (group.tensor(_source(group, t)) for t in op.inputs):
         dims, strides = group.shape(tensor) or (), tensor.strides or ()
         if len(dims) < 3 or tensor.is_row_major:
             continue
-        if dims[0] == dims[-2] > 1:
+        # The heads of grouped queries' keys and values stand for batches.
+        if dims[-2] > 1 and dims[-2] in (dims[0], *dims[1:2] * (grouped and dims[0] == 1)):
             return True
         heads = strides[0] // max(strides[1], 1)
         if len(dims) == 4 and min(dims[:2]) > 1 and heads == dims[0] * dims[1]:

@@ -659,6 +659,14 @@ def test_a_hundred_thousand_mutated_files_give_typed_errors_or_results():
     check(MUTATIONS, new_seeds(100_000).start, 100_000, os.cpu_count() or 1)
 
 
+def test_an_einsum_of_no_letters_is_refused():
+    """The inference of onnx would never end."""
+    model = model_of('g (float[2, 3] x) => (float[A] y) { y = Einsum<equation = "ij->i">(x) }')
+    model.graph.node[0].attribute[0].s = b"\0\0\0"
+    with pytest.raises(og.ExecutionError, match="island of Einsum fails"):
+        front.load(model)(np.ones((2, 3), np.float32))
+
+
 def test_random_inputs_of_a_size_that_no_array_has_are_refused():
     text = "g (float[0, 5, 4611686018427387904] x) => (float[A, B, C] y) { y = Relu(x) }"
     model = front.load(model_of(text), fallback="reference")

@@ -673,3 +673,30 @@ def test_a_select_behind_a_product_with_shared_weights_is_right(rank):
         b.output(b.select(b.input(chosen.shape, "boolean"), first, b.input(x.shape) @ w))
         expected = np.where(chosen, first, x @ w)
         np.testing.assert_allclose(b.compile(tune="off")(chosen, x), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*runs in parts", "ignore:.*does not run as it is")
+@pytest.mark.parametrize("tokens, heads, size", [(5, 2, 8), (2, 2, 64), (7, 3, 4)])
+def test_values_by_tokens_of_as_many_grouped_heads(monkeypatch, tokens, heads, size):
+    """As many keys as heads, which oneDNN 3.7 takes for batches in the strides of the values."""
+    monkeypatch.setattr(work, "brief_groups", False)
+    keys, each = heads, 2
+    b = og.GraphBuilder()
+    q = b.input((1, heads * each, tokens, size), "f32")
+    k = b.input((1, heads, keys, size), "f32")
+    by_tokens = (keys * heads * size, size, heads * size, 1)
+    v = b.input((1, heads, keys, size), "f32", strides=by_tokens)
+    mask = b.input((1, heads * each, tokens, keys), "f32")
+    grouped, alone = ((lambda x, n=n: x.reshape(1, heads, n, *x.shape[2:])) for n in (each, 1))
+    scores = b.matmul(grouped(q), alone(k), transpose_b=True) * 0.5 + grouped(mask)
+    b.output(b.matmul(b.softmax(scores, axis=-1), alone(v)).reshape(q.shape))
+    model = b.compile(slow_fusions="run", tune="off")
+    generator = np.random.default_rng(3)
+    arrays = [generator.standard_normal(x.shape).astype(np.float32) for x in (q, k, v, mask)]
+    arrays[2] = arrays[2].swapaxes(1, 2).copy().swapaxes(1, 2)
+    wide = [a.astype(np.float64) for a in arrays]
+    many = [np.repeat(a, each, 1) for a in wide[1:3]]
+    shares = np.exp(wide[0] @ many[0].swapaxes(-1, -2) * 0.5 + wide[3])
+    wanted = shares / shares.sum(-1, keepdims=True) @ many[1]
+    for _ in range(3):
+        np.testing.assert_allclose(model(*arrays), wanted, rtol=1e-5, atol=1e-5)
