@@ -99,19 +99,17 @@ def _scattered(x: Array, dim: int, index: Array, source: Any, *, reduce: str = "
     made, at = np.atleast_1d(x.copy()), np.atleast_1d(from_zero("scatter", index))
     # The source may have more elements than the index.
     values = source[np.ix_(*map(range, at.shape))] if np.ndim(source) else source
-    _put(made, _along(dim, at), values, REDUCTIONS[reduce])
-    return made.reshape(x.shape)
+    return _put(made, _along(dim, at), values, REDUCTIONS[reduce]).reshape(x.shape)
 
 
 def _put(x: Array, places: tuple[Any, ...], values: Any, ufunc: np.ufunc | None) -> Array:
     """Write values, or combine them one by one with what is there."""
     if ufunc is None:
         x[places] = values
-    else:
-        made = x.astype(_wide(x.dtype), copy=False)
-        ufunc.at(made, places, np.asarray(values).astype(made.dtype))
-        x[...] = made
-    return x
+        return x
+    made = x.astype(_wide(x.dtype), copy=False)
+    ufunc.at(made, places, np.asarray(values).astype(made.dtype))
+    return made.astype(x.dtype, copy=False)
 
 
 def _filled(x: Array, mask: Array, source: Array) -> Array:
@@ -273,7 +271,7 @@ def _cubic(part: Array) -> list[Array]:
 
 _ALIKE = """
 abs arange bitwise_and bitwise_not bitwise_or bitwise_xor ceil cos exp expm1 flip floor fmod full
-full_like isnan log log1p log2 logical_and logical_not logical_or maximum minimum ones ones_like
+isnan log log1p log2 logical_and logical_not logical_or maximum minimum ones ones_like
 remainder sin tril triu trunc where zeros zeros_like
 """
 
@@ -289,6 +287,7 @@ HOST: dict[str, Callable[..., Any]] = {
     "add": lambda x, y, alpha=1: x + y * alpha,
     "addcmul": lambda x, y, z, value=1: x + y * z * np.asarray(value).astype(x.dtype),
     "sub": lambda x, y, alpha=1: x - y * alpha,
+    "full_like": lambda x, value: np.full(x.shape, value),
     "sign": lambda x: np.where(x < 0, -1, x > 0),  # 0 for NaN
     "pow": np.power,
     "repeat": np.tile,
@@ -359,7 +358,7 @@ HOST: dict[str, Callable[..., Any]] = {
 
 _COMPUTED = """
 adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d add addcmul cos cumsum erf exp expm1
-full_like glu grid_sampler_2d grid_sampler_3d log log1p log2 rsub sin sort sub sum topk
+glu grid_sampler_2d grid_sampler_3d log log1p log2 rsub sin sort sub sum topk
 upsample_bilinear2d
 """
 

@@ -66,9 +66,10 @@ class NodeFacts:
         if node.domain == "" and node.op_type in _POOLING:
             version = max(version, min(22, onnx.defs.onnx_opset_version()))
         self._schema = _schema(node.op_type, version, node.domain)
-        equation = next((a.s for a in self._proto.attribute if a.name == "equation"), b"")
-        if node.op_type == "Einsum" and not _EQUATION.fullmatch(equation):
-            self._schema = None  # onnx's inference never ends
+        if node.op_type == "Einsum":
+            equation = next((a.s for a in self._proto.attribute if a.name == "equation"), b"")
+            if not _EQUATION.fullmatch(equation):
+                self._schema = None  # onnx's inference never ends
 
     @property
     def has_schema(self) -> bool:

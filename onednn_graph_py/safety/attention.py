@@ -340,15 +340,17 @@ def gradient_of_attention_scores(group: Group, op: Op, conditions: Conditions) -
 def attention_on_strided_inputs(group: Group, op: Op, conditions: Conditions) -> Answer:
     """Find strided inputs; with more heads than threads oneDNN is right again.
 
-    Such are keys out of an array of keys and values by their second dim, in as many batches.
+    Such are keys out of an array of keys and values by their second dim, in as many batches. Where
+    queries are grouped, those of a group stand for batches of keys and values.
     """
-    grouped = len(group.shape(op.outputs[0]) or ()) == 5
-    for tensor in (group.tensor(_source(group, t)) for t in op.inputs):
+    scores = group.shape(op.outputs[0]) or ()
+    each = scores[2] if len(scores) == 5 else 1
+    for tensor, queries in zip(op.inputs, (1, each), strict=True):
+        tensor = group.tensor(_source(group, tensor))
         dims, strides = group.shape(tensor) or (), tensor.strides or ()
         if len(dims) < 3 or tensor.is_row_major:
             continue
-        # The heads of grouped queries' keys and values stand for batches.
-        if dims[-2] > 1 and dims[-2] in (dims[0], *dims[1:2] * (grouped and dims[0] == 1)):
+        if 1 < dims[-2] in (dims[0], dims[0] * queries):
             return True
         heads = strides[0] // max(strides[1], 1)
         if len(dims) == 4 and min(dims[:2]) > 1 and heads == dims[0] * dims[1]:

@@ -31,7 +31,7 @@ from wrong_cases import (
 import onednn_graph_py as og
 from onednn_graph_py.base.dtypes import numpy_dtype
 from onednn_graph_py.machine import current
-from onednn_graph_py.machine.cpu import lacks
+from onednn_graph_py.machine.cpu import lacks, threads_can_be_set
 from onednn_graph_py.machine.store import processor
 from onednn_graph_py.model.checking.verify import reference_values
 from onednn_graph_py.model.planning import shared, work
@@ -676,24 +676,30 @@ def test_a_select_behind_a_product_with_shared_weights_is_right(rank):
 
 
 @pytest.mark.filterwarnings("ignore:.*runs in parts", "ignore:.*does not run as it is")
-@pytest.mark.parametrize("tokens, heads, size", [(5, 2, 8), (2, 2, 64), (7, 3, 4)])
-def test_values_by_tokens_of_as_many_grouped_heads(monkeypatch, tokens, heads, size):
-    """As many keys as heads, which oneDNN 3.7 takes for batches in the strides of the values."""
+@pytest.mark.parametrize("strided", ["keys", "values"])
+@pytest.mark.parametrize("batch, heads, each", [(1, 2, 2), (1, 4, 3), (2, 3, 2)])
+def test_grouped_attention_by_tokens_with_as_many_keys_as_queries(
+    monkeypatch, batch, heads, each, strided
+):
+    """As many keys as a key head has queries, in all batches; with few threads it is right."""
     monkeypatch.setattr(work, "brief_groups", False)
-    keys, each = heads, 2
+    keys, tokens, size = batch * each, 5, 8
     b = og.GraphBuilder()
-    q = b.input((1, heads * each, tokens, size), "f32")
-    k = b.input((1, heads, keys, size), "f32")
+    q = b.input((batch, heads * each, tokens, size), "f32")
     by_tokens = (keys * heads * size, size, heads * size, 1)
-    v = b.input((1, heads, keys, size), "f32", strides=by_tokens)
-    mask = b.input((1, heads * each, tokens, keys), "f32")
-    grouped, alone = ((lambda x, n=n: x.reshape(1, heads, n, *x.shape[2:])) for n in (each, 1))
+    k, v = (
+        b.input((batch, heads, keys, size), "f32", strides=by_tokens if name == strided else None)
+        for name in ("keys", "values")
+    )
+    mask = b.input((batch, heads * each, tokens, keys), "f32")
+    grouped, alone = ((lambda x, n=n: x.reshape(batch, heads, n, *x.shape[2:])) for n in (each, 1))
     scores = b.matmul(grouped(q), alone(k), transpose_b=True) * 0.5 + grouped(mask)
     b.output(b.matmul(b.softmax(scores, axis=-1), alone(v)).reshape(q.shape))
-    model = b.compile(slow_fusions="run", tune="off")
-    generator = np.random.default_rng(3)
-    arrays = [generator.standard_normal(x.shape).astype(np.float32) for x in (q, k, v, mask)]
-    arrays[2] = arrays[2].swapaxes(1, 2).copy().swapaxes(1, 2)
+    threads = 8 if threads_can_be_set() else None
+    model = b.compile(slow_fusions="run", tune="off", threads=threads)
+    arrays = [noise(*x.shape, seed=i) for i, x in enumerate((q, k, v, mask))]
+    place = 1 if strided == "keys" else 2
+    arrays[place] = arrays[place].swapaxes(1, 2).copy().swapaxes(1, 2)
     wide = [a.astype(np.float64) for a in arrays]
     many = [np.repeat(a, each, 1) for a in wide[1:3]]
     shares = np.exp(wide[0] @ many[0].swapaxes(-1, -2) * 0.5 + wide[3])
