@@ -159,7 +159,8 @@ class NodeFacts:
         return [np.asarray(r) for r in results]
 
 
-_EQUATION = re.compile(rb"[A-Za-z,. ]*(->[A-Za-z. ]*)?")
+_TERM = rb"[A-Za-z ]*(\.\.\.)?[A-Za-z ]*"
+_EQUATION = re.compile(_TERM + rb"(," + _TERM + rb")*(->" + _TERM + rb")?")
 
 
 @cache

@@ -655,14 +655,14 @@ def test_five_hundred_mutated_files_give_typed_errors_or_results():
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_mutated_files_give_typed_errors_or_results():
-    check(MUTATIONS, new_seeds(100_000).start, 100_000, os.cpu_count() or 1)
+def test_fifty_thousand_mutated_files_give_typed_errors_or_results():
+    check(MUTATIONS, new_seeds(50_000).start, 50_000, os.cpu_count() or 1)
 
 
-def test_an_einsum_of_no_letters_is_refused():
-    """The inference of onnx would never end."""
+@pytest.mark.parametrize("equation", [b"\0\0\0", b". ij", b"i...j...->ij", b"ij->i->", b"i-j"])
+def test_an_einsum_that_onnx_would_read_for_ever_is_refused(equation):
     model = model_of('g (float[2, 3] x) => (float[A] y) { y = Einsum<equation = "ij->i">(x) }')
-    model.graph.node[0].attribute[0].s = b"\0\0\0"
+    model.graph.node[0].attribute[0].s = equation
     with pytest.raises(og.ExecutionError, match="island of Einsum fails"):
         front.load(model)(np.ones((2, 3), np.float32))
 

@@ -17,4 +17,4 @@ def test_random_modules_are_what_eager_mode_computes(judge):
 @pytest.mark.slow
 @pytest.mark.parametrize("judge", [verdict_of, verdict_of_export], ids=["compiled", "exported"])
 def test_new_random_modules_are_what_eager_mode_computes(judge):
-    check(judge, new_seeds(500))
+    check(judge, new_seeds(250))

@@ -334,7 +334,7 @@ def test_tokens_are_generated_with_a_cache(name):
         wanted = model.generate(**given, **options)
         model.forward = torch.compile(model.forward, backend="onednn_graph")
         assert torch.equal(model.generate(**given, **options), wanted)
-    graphs = front.report().graphs
+    graphs = front.report(model).graphs
     assert len(graphs) <= 4  # the cache grows, and is no reason to capture anew
     assert all(g.share > 0.9 and r.failure is None for g in graphs for r in g.regions)
 
@@ -352,6 +352,6 @@ def test_a_cache_of_one_size_compiles_once_for_prompts_and_once_for_tokens():
         wanted = model.generate(**given, **options)
         model.forward = torch.compile(model.forward, backend="onednn_graph")
         assert torch.equal(model.generate(**given, **options), wanted)
-    prompt, token = front.report().graphs
+    prompt, token = front.report(model).graphs
     assert {r.shapes for g in (prompt, token) for r in g.regions} == {1}
     assert prompt.share > 0.9 and token.share > 0.9
