@@ -82,6 +82,7 @@ def _traced(
             if op not in LOWERINGS and str(op._opname) not in HOST
         }
         traced = _of_program(program.run_decompositions(used), fpmath_mode)
+        whole = traced.left
         # What neither an op nor a function takes whole may run in pieces.
         while pieces := decompositions([op for op in traced.left if op not in used]):
             used |= pieces
@@ -91,7 +92,14 @@ def _traced(
                 break
             traced = _of_program(program_in_pieces, fpmath_mode)
     if traced.left:
-        lines = "\n".join(f"  {op}: {why}" for op, calls in traced.left.items() for why in calls)
+        # An op of the program, and the pieces of it that are left.
+        lines_left = {line for calls in traced.left.values() for _, line in calls}
+        lines = "\n".join(
+            f"  {op}: {why} ({line})"
+            for op, calls in {**whole, **traced.left}.items()
+            for why, line in calls
+            if line in lines_left
+        )
         raise InvalidGraphError(f"trace: no op and no NumPy function for\n{lines}")
     return traced
 
@@ -214,8 +222,8 @@ class _Tracer:
         self.builder = GraphBuilder(fpmath_mode=fpmath_mode)
         self.constants = folded(graph, weights)
         self.values: dict[fx.Node, Any] = {}
-        self.left: dict[Any, list[str]] = {}
-        """Why calls of an op can't be added."""
+        self.left: dict[Any, list[tuple[str, str]]] = {}
+        """Why calls of an op can't be added, and the program's lines that make them."""
         for node in graph.nodes:
             if node.op == "placeholder" and node not in weights and is_tensor(node):
                 tensor = node.meta["val"]
@@ -230,7 +238,7 @@ class _Tracer:
                 ):
                     why = self._add(node)
                     if why is not None:
-                        self.left.setdefault(node.target, []).append(f"{why} ({source(node)})")
+                        self.left.setdefault(node.target, []).append((why, source(node)))
             elif node.op == "output" and not self.left:
                 self._outputs(node)
 

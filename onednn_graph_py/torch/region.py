@@ -17,7 +17,7 @@ from ..model.building.value import Value
 from ..model.running.model import CompiledGraph
 from ..model.running.renewing import follows
 from .arrays import array_of, tensor_of
-from .division import constant_without_type, is_tensor, lowered, memory_order, viewed
+from .division import constant_without_type, is_size, is_tensor, lowered, memory_order, viewed
 from .fallback import FallbackWarning
 from .lowering.table import NotLowered, dims_of, dtype_of, has_type
 from .options import Options
@@ -47,10 +47,10 @@ class Region:
         needed = set(self.outputs)
         for node in reversed(nodes):
             if node in needed:
-                needed.update(n for n in node.all_input_nodes if n in inside)
+                needed.update(n for n in _operands(node, inside) if n in inside)
         self.nodes = tuple(n for n in nodes if n in needed)
         self.orders: list[tuple[int, ...] | None] = [None] * len(self.outputs)
-        read = [n for node in self.nodes for n in node.all_input_nodes if n not in inside]
+        read = [n for node in self.nodes for n in _operands(node, inside) if n not in inside]
         self.inputs = [n for n in dict.fromkeys(read) if is_tensor(n) and n not in constants]
         self.sizes = [n for n in dict.fromkeys(read) if not is_tensor(n)]
         self._rest = {n: constants[n] for n in dict.fromkeys(read) if n in constants}
@@ -164,12 +164,28 @@ class Region:
             for i, (node, tensor) in enumerate(self._rest.items()):
                 setattr(root, f"constant{i}", tensor)
                 placeholders[node] = graph.get_attr(f"constant{i}")
+
+            def taken(node: fx.Node) -> fx.Node:
+                """Return a node of the new graph; a size comes when it is read."""
+                if node not in placeholders:
+                    placeholders[node] = graph.node_copy(node, taken)
+                return placeholders[node]
+
             for node in self.nodes:
-                placeholders[node] = graph.node_copy(node, placeholders.__getitem__)
+                taken(node)
             results = [placeholders[n] for n in self.outputs]
             graph.output(results[0] if len(results) == 1 else tuple(results))
             self._eager = fx.GraphModule(root, graph)
         return self._eager
+
+
+def _operands(node: fx.Node, inside: set[fx.Node]) -> list[fx.Node]:
+    """Return what a call reads; for a size that follows from calls inside, what that is made of."""
+    read = []
+    for given in node.all_input_nodes:
+        made_of = _operands(given, inside) if is_size(given) else []
+        read += made_of if not inside.isdisjoint(made_of) else [given]
+    return read
 
 
 def _copied(b: GraphBuilder, value: Value) -> Value:

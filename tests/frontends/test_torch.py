@@ -722,6 +722,31 @@ def test_results_share_memory_as_in_torch(dynamic):
                 close(mine, theirs)
 
 
+def test_a_result_whose_view_has_its_own_sizes_is_computed_once():
+    """Torch reads the sizes of the view before it; they followed from a second product."""
+
+    class Module(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.rand(3))
+
+        def forward(self, x):
+            y = x @ self.weight
+            rows = y.reshape(-1, 7)
+            same = rows.flatten(0, 1).unflatten(0, rows.shape[:2])
+            return y, same, same.relu()
+
+    module = Module()
+    run = torch.compile(module, backend="onednn_graph", dynamic=True)
+    for batch in (4, 5, 0):
+        x = torch.rand(batch, 6, 7, 3)
+        with torch.no_grad():
+            got, wanted = run(x), module(x)
+        assert got[0].data_ptr() == got[1].data_ptr()
+        for mine, theirs in zip(got, wanted, strict=True):
+            close(mine, theirs)
+
+
 def test_equal_results_are_separate_memory():
     def function(x):
         return (x @ SQUARE).relu(), (x @ SQUARE).relu()
