@@ -102,7 +102,8 @@ class Region:
             return constant_without_type(tensor)
         array = array_of(tensor).view()
         array.flags.writeable = False
-        return b.constant(array, name=node.name, copy=None)
+        # Equal layers share what is compiled if each has a constant far from others.
+        return b.constant(array, name=node.name, copy=tensor.nbytes <= _SMALL or None)
 
     @property
     def constant_bytes(self) -> int:
@@ -194,6 +195,9 @@ def _copied(b: GraphBuilder, value: Value) -> Value:
         return b.reorder(value)
     made: Value = b.call(np.copy, value, outputs=[(value.shape or (), value.dtype)])
     return made
+
+
+_SMALL = 1 << 16
 
 
 class _Watched(dict[fx.Node, torch.Tensor]):

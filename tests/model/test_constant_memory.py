@@ -136,6 +136,30 @@ def test_constants_in_place_and_copies_mix(tmp_path):
         np.testing.assert_array_equal(model(X), np.maximum(X @ weights + bias, 0))
 
 
+@pytest.mark.parametrize(
+    ("biases", "count"), [((2, 3, 4), 1), ((2, 2, 3), 2), ((2, None, 3), 2), ((None,) * 3, 3)]
+)
+def test_equal_layers_of_weights_in_place_share_what_is_compiled(biases, count):
+    """Only where each layer has a constant of its own; packed weights are cached by its address."""
+    b = og.GraphBuilder()
+    y = b.input((-1, 48), name="x")
+    weights = [aligned(whole(i, 48, 48)) for i in range(3)]
+    kept = {seed: b.constant(whole(seed, 48)) for seed in biases if seed is not None}
+    for array, seed in zip(weights, biases, strict=True):
+        zero = b.constant(aligned(np.zeros(48, np.float32)), copy=False)
+        y = b.clamp(y @ b.constant(array, copy=False) + kept.get(seed, zero), min=-3, max=3)
+    b.output(y)
+    model = b.compile()
+    for rows in (5, 7, 2):
+        right = given = whole(rows, rows, 48)
+        for array, seed in zip(weights, biases, strict=True):
+            right = np.clip(right @ array + (0 if seed is None else whole(seed, 48)), -3, 3)
+        for _ in range(2):
+            np.testing.assert_array_equal(model(given), right)
+        plan = model.specialization(((rows, 48),)).plan
+        assert len({id(step.compiled) for step in plan.running}) == count
+
+
 def test_constants_in_place_are_transposed_and_serve_all_shapes(tmp_path):
     weights = of_file(tmp_path, 32, 64)
     b = og.GraphBuilder()

@@ -9,7 +9,8 @@ random graph in which a Dequantize got the scale of the Quantize before it).
 Where ids differ by a multiple of 4**n, the lowest bit in which the hashes differ moves down by two
 with each of the first n descriptors, so they stay different. A partition with a constant input
 needs none of this if it is a copy: its address enters the hash, and `constant_memory` scatters
-addresses. A caller's array that is used where it lies enters no hash (`plan.as_passed`).
+addresses. A caller's array that is used where it lies enters no hash (`plan.as_passed`); groups of
+such arrays share a partition only if each has a copy besides, which no other has (`shared`).
 
 A partition that is compiled for two sizes has the same hash for both, even where their constants
 mean other numbers, since an operand is fused for one size only (`compiling`): each has its own id.

@@ -2,7 +2,7 @@
 
 import itertools
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -53,7 +53,7 @@ class Form(NamedTuple):
     ids: tuple[int, ...]  # those of the values, in an order that equal groups share
     made: tuple[int, ...]  # those of its results
     read: tuple[int, ...]  # those of the values that are no constants
-    lent: tuple[int, ...]  # those of constants where the caller has them (see `as_passed`)
+    lent: tuple[int, ...]  # those of constants by which groups differ in nothing oneDNN hashes
     is_whole: bool  # whether the graph has no unknown dim of them
 
 
@@ -102,6 +102,7 @@ class Shared:
         self._elements: dict[int, Hashable] = {}
         self._forms: dict[Hashable, Form] = {}
         self._numbers: dict[Hashable, int] = {}
+        self._marked: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._free = itertools.count()  # atomic: threads that plan at once get different numbers
 
     def _after_fork(self) -> None:
@@ -120,12 +121,26 @@ class Shared:
             tuple(v.id for v in values),
             tuple(v.id for n in nodes for v in n.outputs),
             tuple(v.id for v in values if v.data is None),
-            tuple(v.id for v in values if v.data is not None and not lies_apart(v.data)),
+            self._lent(values),
             all(v.shape is not None and is_whole(v.shape) for v in values),
         )
         if all(self._by_id.get(n.id) is n for n in nodes):
             self._forms[nodes, strict] = known
         return known
+
+    def _lent(self, values: Iterable[Value]) -> tuple[int, ...]:
+        """Return the constants where the caller has them, whose addresses are in no hash.
+
+        None if other constants of the group, whose addresses are, stand for them (see `as_passed`):
+        no group has these beside others.
+        """
+        constants = [(v.id, v.data) for v in values if v.data is not None]
+        lent = tuple(i for i, data in constants if not lies_apart(data))
+        if not lent:
+            return ()
+        own = [data for i, data in constants if i in self.known and i not in lent]
+        mark = tuple(data.ctypes.data for data in own)
+        return () if mark and self._marked.setdefault(mark, lent) == lent else lent
 
     def constant(self, value: Value) -> Hashable:
         """Tell a constant from variables, by all that `safety` reads of its elements."""
