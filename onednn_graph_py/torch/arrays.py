@@ -9,6 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from ..model.building.builder import GraphBuilder
+from ..model.building.value import Value
+
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
@@ -32,6 +35,19 @@ def tensor_of(array: npt.NDArray[Any]) -> torch.Tensor:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
 
+
+def constant_of(builder: GraphBuilder, tensor: torch.Tensor, dtype: str | None, name: str) -> Value:
+    """Make a constant of a tensor, in its memory if oneDNN can read it there.
+
+    Small ones are copied: equal layers share what is compiled if each has a constant in memory far
+    from all others.
+    """
+    array = array_of(tensor).view()
+    array.flags.writeable = False
+    return builder.constant(array, dtype, name=name, copy=array.nbytes <= _SMALL or None)
+
+
+_SMALL = 1 << 16
 
 Words = npt.NDArray[np.int64]
 

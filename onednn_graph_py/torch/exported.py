@@ -18,7 +18,7 @@ from ..model.building.host_functions import Extent, Size, Slot
 from ..model.building.value import Value
 from ..model.running.model import CompiledGraph
 from . import rewrites
-from .arrays import array_of, tensor_of
+from .arrays import array_of, constant_of, tensor_of
 from .capture import decompositions, tree_leaves, tree_map_only, without_repetitions
 from .division import is_size, is_tensor, lowered, moves, op_name, reason, source
 from .folding import folded
@@ -52,8 +52,8 @@ def trace(
     -------
     GraphBuilder
         Its inputs are the tensors among the arguments, under torch's names for them; parameters
-        and buffers are constants, in torch's memory where oneDNN can read them there. Calls that
-        oneDNN has no ops for are host steps in NumPy.
+        and buffers are constants, in torch's memory where oneDNN can read them there, but for
+        copies of those up to 64 KiB. Calls that oneDNN has no ops for are host steps in NumPy.
 
     Raises
     ------
@@ -311,11 +311,8 @@ class _Tracer:
     def _read(self, node: fx.Node) -> Any:
         """Return the value of a tensor that a call reads; constants come when they are read."""
         if node not in self.values:
-            array = array_of(self.constants[node]).view()
-            array.flags.writeable = False
-            self.values[node] = self.builder.constant(
-                array, _dtype(self.constants[node]), name=node.name, copy=None
-            )
+            tensor = self.constants[node]
+            self.values[node] = constant_of(self.builder, tensor, _dtype(tensor), node.name)
         return self.values[node]
 
     def _outputs(self, node: fx.Node) -> None:

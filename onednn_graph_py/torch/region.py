@@ -16,7 +16,7 @@ from ..model.building.builder import GraphBuilder
 from ..model.building.value import Value
 from ..model.running.model import CompiledGraph
 from ..model.running.renewing import follows
-from .arrays import array_of, tensor_of
+from .arrays import array_of, constant_of, tensor_of
 from .division import constant_without_type, is_size, is_tensor, lowered, memory_order, viewed
 from .fallback import FallbackWarning
 from .lowering.table import NotLowered, dims_of, dtype_of, has_type
@@ -100,10 +100,7 @@ class Region:
     def _constant(b: GraphBuilder, node: fx.Node, tensor: torch.Tensor) -> Any:
         if not has_type(tensor):
             return constant_without_type(tensor)
-        array = array_of(tensor).view()
-        array.flags.writeable = False
-        # Equal layers share what is compiled if each has a constant far from others.
-        return b.constant(array, name=node.name, copy=tensor.nbytes <= _SMALL or None)
+        return constant_of(b, tensor, None, node.name)
 
     @property
     def constant_bytes(self) -> int:
@@ -195,9 +192,6 @@ def _copied(b: GraphBuilder, value: Value) -> Value:
         return b.reorder(value)
     made: Value = b.call(np.copy, value, outputs=[(value.shape or (), value.dtype)])
     return made
-
-
-_SMALL = 1 << 16
 
 
 class _Watched(dict[fx.Node, torch.Tensor]):
