@@ -44,10 +44,10 @@ def constant_of(builder: GraphBuilder, tensor: torch.Tensor, dtype: str | None, 
     """
     array = array_of(tensor).view()
     array.flags.writeable = False
-    return builder.constant(array, dtype, name=name, copy=array.nbytes <= _SMALL or None)
+    return builder.constant(array, dtype, name=name, copy=array.nbytes <= SMALL or None)
 
 
-_SMALL = 1 << 16
+SMALL = 1 << 16
 
 Words = npt.NDArray[np.int64]
 

@@ -8,6 +8,7 @@ import random
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest import mock
 
 import torch
 import torch._dynamo
@@ -16,7 +17,7 @@ from functorch.compile import make_boxed_func
 from torch import Tensor, nn
 from torch._dynamo.backends.common import aot_autograd
 
-import onednn_graph_py.torch  # noqa: F401 (registers the backend)
+from onednn_graph_py.torch import arrays  # registers the backend
 
 F = nn.functional
 Values = list[Tensor]
@@ -542,6 +543,12 @@ def _fails_in_torch(eager: Drawn, inputs: Sequence[Tensor]) -> bool:
     return False
 
 
+def small(seed: int) -> Any:
+    """Return a context in which weights above a drawn number of bytes stay in torch's memory."""
+    limit = random.Random(~seed).choice((0, 40, 200, arrays.SMALL))
+    return mock.patch.object(arrays, "SMALL", limit)
+
+
 # `_said` compiles the same function again, which counts.
 @torch._dynamo.config.patch(recompile_limit=64)
 def verdict_of(seed: int) -> tuple[str, str]:
@@ -554,7 +561,7 @@ def verdict_of(seed: int) -> tuple[str, str]:
     torch._dynamo.reset()
     run = torch.compile(m, backend="onednn_graph", dynamic=pick.choice((None, None, True)))
     inputs, said = m.inputs, "the first call"
-    with torch.no_grad(), warnings.catch_warnings():
+    with torch.no_grad(), warnings.catch_warnings(), small(seed):
         warnings.simplefilter("ignore")
         for number in range(3):
             try:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from front_end_draws import main
-from torch_draws import Drawn, copies, drawn, how_far, in_f64, tensor
+from torch_draws import Drawn, copies, drawn, how_far, in_f64, small, tensor
 
 import onednn_graph_py as og
 from onednn_graph_py.torch import export
@@ -63,7 +63,7 @@ def verdict_of(seed: int) -> tuple[str, str]:
     open_dims = [[i for i, n in enumerate(x.shape) if n > 1] for x in m.inputs]
     unknown = [pick.sample(dims, min(pick.choice((0, 1, 1, 9)), len(dims))) for dims in open_dims]
     shapes = (tuple(dict.fromkeys(dims, torch.export.Dim.AUTO) for dims in unknown),)
-    with torch.no_grad(), warnings.catch_warnings():
+    with torch.no_grad(), warnings.catch_warnings(), small(seed):
         warnings.simplefilter("ignore")
         try:
             model = export(copy.deepcopy(m), tuple(copies(m.inputs)), dynamic_shapes=shapes)
