@@ -343,6 +343,10 @@ def attention_on_strided_inputs(group: Group, op: Op, conditions: Conditions) ->
     Such are keys out of an array of keys and values by their second dim, in as many batches. Where
     queries are grouped, those of a group stand for batches of keys and values.
     """
+    return _as_long_as_batches(group, op)
+
+
+def _as_long_as_batches(group: Group, op: Op) -> bool:
     scores = group.shape(op.outputs[0]) or ()
     each = scores[2] if len(scores) == 5 else 1
     for tensor, queries in zip(op.inputs, (1, each), strict=True):
@@ -364,7 +368,12 @@ def attention_on_strided_inputs(group: Group, op: Op, conditions: Conditions) ->
     Where(until=(3, 8), has=("avx2",)),
 )
 def scattered_batches_of_attention(group: Group, op: Op, conditions: Conditions) -> Answer:
-    """Find inputs whose first three dims are not one dim in memory."""
+    """Find inputs whose first three dims are not one dim in memory, and strided ones in groups.
+
+    These are wrong as in `attention_on_strided_inputs`, also with AVX2.
+    """
+    if len(group.shape(op.outputs[0]) or ()) == 5 and _as_long_as_batches(group, op):
+        return True
     for tensor in map(group.tensor, op.inputs[:2]):
         dims = group.shape(tensor) or ()
         if tensor.strides is None or len(dims) != 5:
