@@ -342,12 +342,20 @@ import faulthandler, signal
 faulthandler.enable()
 faulthandler.register(signal.SIGUSR1, all_threads=False)
 
+dumps = []
+
 def dump():
     while threads[0].is_alive():
         faulthandler.dump_traceback(all_threads=True)
+        dumps.append(1)
         time.sleep(0.02)
 
-threads = [threading.Thread(target=work, args=(30,)) for _ in range(3)]
+def work_on():
+    work(30)
+    while len(dumps) < 5:
+        work(1)
+
+threads = [threading.Thread(target=work_on) for _ in range(3)]
 threads.append(threading.Thread(target=dump))
 for thread in threads:
     thread.start()
