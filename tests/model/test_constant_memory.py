@@ -160,6 +160,23 @@ def test_equal_layers_of_weights_in_place_share_what_is_compiled(biases, count):
         assert len({id(step.compiled) for step in plan.running}) == count
 
 
+@pytest.mark.parametrize("copies", [(False, True), (True, False)])
+def test_a_layer_of_copied_weights_has_its_own_beside_one_in_place(copies):
+    """With one bias for both, only the address of the copy tells the packed weights apart."""
+    b = og.GraphBuilder()
+    y = b.input((5, 48), name="x")
+    weights, bias = [aligned(whole(i, 48, 48)) for i in range(2)], b.constant(whole(2, 48))
+    for array, copy in zip(weights, copies, strict=True):
+        y = b.clamp(y @ b.constant(array, copy=copy) + bias, min=-3, max=3)
+    b.output(y)
+    right = given = whole(3, 5, 48)
+    for array in weights:
+        right = np.clip(right @ array + whole(2, 48), -3, 3)
+    model = b.compile()
+    for _ in range(2):
+        np.testing.assert_array_equal(model(given), right)
+
+
 def test_constants_in_place_are_transposed_and_serve_all_shapes(tmp_path):
     weights = of_file(tmp_path, 32, 64)
     b = og.GraphBuilder()

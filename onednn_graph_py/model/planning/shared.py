@@ -129,18 +129,19 @@ class Shared:
         return known
 
     def _lent(self, values: Iterable[Value]) -> tuple[int, ...]:
-        """Return the constants where the caller has them, whose addresses are in no hash.
+        """Return the ids of constants where the caller has them, whose addresses are in no hash.
 
-        None if other constants of the group, whose addresses are, stand for them (see `as_passed`):
-        no group has these beside others.
+        Other constants of the group may stand for them, whose addresses are (see `as_passed`), if
+        no group has these beside others: then only their places, which equal groups share.
         """
         constants = [(v.id, v.data) for v in values if v.data is not None]
-        lent = tuple(i for i, data in constants if not lies_apart(data))
+        places = tuple(k for k, (_, data) in enumerate(constants) if not lies_apart(data))
+        lent = tuple(constants[k][0] for k in places)
         if not lent:
             return ()
         own = [data for i, data in constants if i in self.known and i not in lent]
         mark = tuple(data.ctypes.data for data in own)
-        return () if mark and self._marked.setdefault(mark, lent) == lent else lent
+        return places if mark and self._marked.setdefault(mark, lent) == lent else lent
 
     def constant(self, value: Value) -> Hashable:
         """Tell a constant from variables, by all that `safety` reads of its elements."""
