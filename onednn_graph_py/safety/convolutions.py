@@ -118,8 +118,10 @@ def _one_plane(slide: Slide | None) -> int:
     if slide is None or len(slide.window.kernel) != 3:
         return 0
     kernel = slide.window.kernel
-    if slide.source.spatial[0] != 1 or 1 in (kernel[0], kernel[-1]) or slide.depthwise:
-        return 0  # a depthwise one has a kernel of its own
+    if slide.source.spatial[0] != 1 or 1 in (kernel[0], kernel[-1]):
+        return 0
+    if slide.depthwise and slide.groups > 1:  # which has a kernel of its own
+        return 0
     return slide.source.channels // slide.groups
 
 

@@ -706,3 +706,23 @@ def test_grouped_attention_by_tokens_with_as_many_keys_as_queries(
     wanted = shares / shares.sum(-1, keepdims=True) @ many[1]
     for _ in range(3):
         np.testing.assert_allclose(model(*arrays), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("kernel, strides", [((3, 3, 2), (1, 2, 3)), ((2, 1, 3), (3, 2, 1))])
+def test_one_channel_of_one_plane_to_one_channel_is_no_depthwise_convolution(kernel, strides):
+    """In bf16 with AVX-512 oneDNN left the result as it was."""
+    if why := lacks("bf16"):
+        pytest.skip(why)
+    draw = np.random.default_rng(0)
+    a, w = draw.integers(1, 5, (7, 1, 1, 8, 4)), draw.integers(1, 3, kernel)
+    begin, end = (1, 0, 1), (kernel[0] - 2, 0, 0)
+    b = og.GraphBuilder()
+    x, weights = b.input(a.shape, "bf16"), b.constant(w[None, None], "bf16")
+    window = {"strides": strides, "dilations": (1, 1, 1), "pads_begin": begin, "pads_end": end}
+    b.output(b.convolution(x, weights, data_format="NCX", weights_format="OIX", **window))
+    padded = np.pad(a[:, 0], ((0, 0), *zip(begin, end, strict=True)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, kernel, (1, 2, 3))
+    sums = (windows * w).sum((4, 5, 6))[:, :: strides[0], :: strides[1], :: strides[2]]
+    dtype = numpy_dtype("bf16")
+    np.testing.assert_array_equal(b.compile()(a.astype(dtype))[:, 0], sums.astype(dtype))
