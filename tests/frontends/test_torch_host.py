@@ -579,3 +579,14 @@ def test_complex_numbers_are_compared_whole():
     made = np.complex64([[1 + 2j, 3]])
     check = compared("y", "c64", made.conj(), made, np.float64(1e-3))
     assert (check.wrong, check.max_error) == (1, 4.0)
+
+
+def test_a_call_that_can_not_run_in_pieces_is_named_before_them():
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return x.var(1, correction=1), x.std(0, correction=0)
+
+    rows, columns = torch.export.Dim("rows"), torch.export.Dim("columns")
+    sizes = ({0: rows, 1: columns},)
+    with pytest.raises(og.InvalidGraphError, match=r"\n  aten\.var\.c.*unknown.*\n  prims\.var"):
+        front.trace(Module(), (torch.rand(3, 4),), dynamic_shapes=sizes)
