@@ -8,8 +8,6 @@ again, and each op is checked as if it were new.
 from __future__ import annotations
 
 import json
-import math
-import operator
 import os
 import warnings
 import zlib
@@ -30,7 +28,8 @@ from ..model.building.array_functions import TABLE
 from ..model.building.builder import GraphBuilder
 from ..model.building.constant_arrays import mapped, unpacked
 from ..model.building.foreign import CallNode, HostNode, ViewNode
-from ..model.building.host_functions import Extent, HostFunction, Size, Slot, is_ufunc
+from ..model.building.host_functions import HostFunction, is_ufunc
+from ..model.building.sizes import FUNCTIONS, Extent, Size, Slot
 from ..model.building.value import Node, Value
 from ..model.planning.pace import Paces, paces_of, remember, rows_of
 from ..model.running.model import CompiledGraph, restored
@@ -44,11 +43,6 @@ _ALIGNMENT = 64  # of each constant, as builders need it to use arrays where the
 _PACKED = ("s4", "u4")
 _PACKAGE = __name__.partition(".")[0]
 _STEPS = "onnx.host_steps"  # besides those of blocks, the functions that files name
-# What computes sizes of host steps.
-_OPERATORS: dict[str, Callable[..., Any]] = {
-    **{name: getattr(operator, name) for name in ("add", "sub", "mul", "floordiv", "mod", "neg")},
-    **{f.__name__: f for f in (operator.truediv, operator.pow, int, max, min, math.ceil)},
-}
 _PLAIN = {"arange", "astype", "broadcast_arrays", "copy", "getitem", "reshape"}
 _FUNCTIONS = _PLAIN | {row.name for row in TABLE.values()}  # and all ufuncs
 
@@ -137,6 +131,7 @@ def described(builder: GraphBuilder) -> dict[str, Any]:
             for n in c.nodes
         ],
         "outputs": {name: number[v.id] for name, v in c.outputs.items()},
+        "conditions": encoded(c.conditions),
     }
 
 
@@ -165,7 +160,7 @@ def _particulars(node: Node) -> tuple[str, Any, Any]:
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    name = next((name for name, f in _OPERATORS.items() if f is function), None)
+    name = next((name for name, f in FUNCTIONS.items() if f is function), None)
     if name is None:
         raise InvalidGraphError(f"a file of a model can't hold the function {function!r} of sizes")
     return name
@@ -195,9 +190,9 @@ _TAGS: dict[type, tuple[str, Any]] = {
 
 
 def _size(name: str, *parts: Any) -> Size:
-    if name not in _OPERATORS:
+    if name not in FUNCTIONS:
         raise ValueError(f"a size is computed by {name!r}")
-    return Size(_OPERATORS[name], parts)
+    return Size(FUNCTIONS[name], parts)
 
 
 _MAKERS: dict[str, Callable[..., Any]] = {
@@ -366,6 +361,7 @@ def built(
         if results is not None:  # an End has no output
             values += results if isinstance(results, tuple) else [results]
     builder.output(**{name: values[i] for name, i in graph["outputs"].items()})
+    builder.contents.conditions = decoded(graph.get("conditions", []))
     return builder
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._sympy.interp import sympy_interp
 
 from ..base.errors import InvalidGraphError, OneDNNError
 from ..frontends.host_calls import HOST, HostCall, call
 from ..model.building.builder import GraphBuilder
-from ..model.building.host_functions import Extent, Size, Slot
+from ..model.building.sizes import FUNCTIONS, Extent, Size, Slot, fulfils
 from ..model.building.value import Value
 from ..model.running.model import CompiledGraph
 from . import rewrites
@@ -122,7 +123,59 @@ def _of_program(program: torch.export.ExportedProgram, fpmath_mode: str) -> _Tra
     weights = {
         n: tensors[names[n.name]] for n in graph.nodes if n.op == "placeholder" and n.name in names
     }
-    return _Tracer(graph, weights, fpmath_mode, program.range_constraints)
+    traced = _Tracer(graph, weights, fpmath_mode, program.range_constraints)
+    traced.builder.contents.conditions = _conditions(program, traced.inputs)
+    return traced
+
+
+def _conditions(
+    program: torch.export.ExportedProgram, inputs: Sequence[torch.Tensor]
+) -> list[Size]:
+    """Return what the program takes as given of the inputs' sizes, as torch's own check it."""
+    extents: dict[Any, Extent] = {}
+    found: list[Any] = []
+    taken: dict[Any, None] = {}
+
+    def number(expression: Any) -> Any:
+        return sympy_interp(_Sizes(), extents, expression)
+
+    for i, tensor in enumerate(inputs):
+        for dim, size in enumerate(tensor.shape):
+            if isinstance(size, torch.SymInt):
+                symbol, extent = size.node._expr, Extent(i, dim)
+                if extents.setdefault(symbol, extent) != extent:
+                    found.append(Size(operator.eq, (extent, extents[symbol])))
+                taken |= dict.fromkeys(g.expr for g in size.node.shape_env.guards)
+    for expression, limits in program.range_constraints.items():
+        if expression in extents and limits.lower > 2:  # torch never takes 0 and 1 for unknown
+            found.append(Size(operator.ge, (number(expression), int(limits.lower))))
+        if expression in extents and limits.upper < torch.iinfo(torch.int64).max:
+            found.append(Size(operator.le, (number(expression), int(limits.upper))))
+    for condition in taken:
+        if condition.free_symbols <= {*extents}:
+            try:
+                found.append(number(condition))
+            except (KeyError, AttributeError, NotImplementedError):
+                raise InvalidGraphError(
+                    f"trace: the module needs sizes for which {condition}, which no model checks"
+                ) from None
+    return list(dict.fromkeys(found))
+
+
+class _Sizes:
+    """Makes a `Size` of each function of sizes, as torch's interpreter calls them."""
+
+    def constant(self, value: Any, dtype: torch.dtype) -> Any:
+        """Return a number of torch's as Python's."""
+        return {torch.bool: bool, torch.int64: int}.get(dtype, float)(value)
+
+    def __getattr__(self, name: str) -> Callable[..., Size]:
+        function = FUNCTIONS.get(SYMBOLIC.get(name, name))
+        if function is None:
+            raise AttributeError(name)
+        return lambda *args: Size(
+            function, tuple(a for a in args if not isinstance(a, torch.dtype))
+        )
 
 
 def export(
@@ -151,6 +204,11 @@ def export(
     ------
     InvalidGraphError
         As for `trace`; or results differ by more than half of the digits of their type.
+
+    Notes
+    -----
+    A call raises `InvalidShapeError` for sizes that torch's own program refuses: those with which
+    the module takes another branch, and those outside the limits of ``dynamic_shapes``.
     """
     traced = _traced(module, args, kwargs, dynamic_shapes, fpmath_mode)
     model = traced.builder.compile(check=None if check is True else check, **options)
@@ -189,6 +247,9 @@ def _compare(
                 count = int(unknown.node.expr.subs(values))
                 tensor = tensor.index_select(dim, torch.arange(count) % tensor.shape[dim])
         resized.append(tensor)
+    shapes = [tuple(t.shape) for t in resized]
+    if not all(fulfils(shapes, c) for c in model.builder.contents.conditions):
+        return
     rest = iter(resized)
     args, kwargs = tree_map_only(torch.Tensor, lambda _: next(rest), given)
     with torch.no_grad():
@@ -203,7 +264,7 @@ def _compare(
             finite = exact.masked_fill(~exact.isfinite(), 0)
             allowed = torch.finfo(result.dtype).eps ** 0.5 * float(finite.abs().amax())
         if got.shape != exact.shape or not torch.allclose(got.double(), exact, 0, allowed, True):
-            sizes = ", ".join(str(tuple(t.shape)) for t in resized)
+            sizes = ", ".join(map(str, shapes))
             raise InvalidGraphError(f"export: result {i} differs from the module's for {sizes}")
 
 
@@ -334,6 +395,13 @@ NUMBERS: dict[Any, Any] = {
     torch.sym_min: min,
 }
 """Python's functions in place of torch's."""
+
+SYMBOLIC = {
+    "python_mod": "mod", "pow_by_natural": "pow", "int_truediv": "truediv", "to_dtype": "float",
+    "minimum": "min", "maximum": "max",
+    "floor_to_int": "floor", "ceil_to_int": "ceil", "trunc_to_int": "int",
+}  # fmt: skip
+"""The names of sizes' functions that torch's interpreter calls otherwise."""
 
 
 def _dtype(tensor: torch.Tensor) -> str:

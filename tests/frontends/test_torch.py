@@ -1253,6 +1253,11 @@ class Product(torch.nn.Module):
         return x @ y
 
 
+class Sums(torch.nn.Module):
+    def forward(self, x, y):
+        return torch.nn.functional.gelu(x) + y
+
+
 def test_an_export_is_compared_with_its_module(monkeypatch):
     from onednn_graph_py.torch import exported
 
@@ -1279,6 +1284,68 @@ def test_an_export_is_compared_with_its_module(monkeypatch):
     monkeypatch.setattr(exported, "_traced", wrong)
     with pytest.raises(og.InvalidGraphError, match=r"result 0 differs .* for \(7, 5\), \(5, 3\)"):
         front.export(Product(), (x, y), **given)
+
+
+class Branches(torch.nn.Module):
+    """Asks for sizes: an even one, a least one, and two that are alike."""
+
+    def forward(self, x, y):
+        x = x.view(x.shape[0] * 2, -1) if x.shape[1] % 2 == 0 else x.flatten(1)
+        return x.relu(), y + 1 if y.shape[0] > 3 else y - 1, x.sum(0) * y.sum()
+
+
+class Steps(torch.nn.Module):
+    def forward(self, x, y):
+        return torch.nn.functional.pad(x, (1, 1)).unfold(-1, 3, 2) * y
+
+
+ANY = torch.export.Dim.AUTO
+SOME = torch.export.Dim("some", min=3, max=9)
+CONDITIONS = {
+    "a branch": (
+        Branches(), ((3, 4), (5,)), ({0: ANY, 1: ANY}, {0: ANY}),
+        [((7, 6), (4,)), ((3, 5), (4,)), ((2, 8), (2,)), ((2, 2), (9,))],
+    ),
+    "equal sizes": (
+        Sums(), ((3, 4), (3, 4)), ({0: ANY, 1: ANY}, {0: ANY, 1: ANY}),
+        [((2, 5), (2, 5)), ((2, 5), (1, 5)), ((7, 3), (7, 4))],
+    ),
+    "limits": (
+        Sums(), ((4, 8), (4, 1)), ({0: SOME, 1: 2 * SOME}, {0: SOME}),
+        [((5, 10), (5, 1)), ((5, 9), (5, 1)), ((10, 20), (10, 1)), ((2, 4), (2, 1))],
+    ),
+    "a quotient": (
+        Steps(), ((4, 9), (3,)), ({0: ANY, 1: ANY}, None),
+        [((5, 6), (3,)), ((7, 2), (3,)), ((1, 12), (3,))],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_an_export_takes_the_sizes_that_its_program_takes(name, tmp_path):
+    module, given, unknown, others = CONDITIONS[name]
+    given = tuple(map(torch.randn, given))
+    program = torch.export.export(module, given, dynamic_shapes=unknown).module()
+    model = front.export(module, given, dynamic_shapes=unknown, check=True)
+    model.save(tmp_path / "model")
+    models = [model, pickle.loads(pickle.dumps(model)), og.load(tmp_path / "model")]
+    refused = 0
+    for inputs in (tuple(map(torch.randn, shapes)) for shapes in others):
+        try:
+            wanted = program(*inputs)
+        except AssertionError:
+            refused += 1
+            for one in models:
+                with pytest.raises(og.InvalidShapeError, match=r"is for .*[xy]\.shape\[\d\].* got"):
+                    one(*(x.numpy() for x in inputs))
+            continue
+        for one in models:
+            made = one(*(x.numpy() for x in inputs))
+            torch.testing.assert_close(
+                tuple(map(torch.from_numpy, made if isinstance(made, tuple) else (made,))),
+                wanted if isinstance(wanted, tuple) else (wanted,),
+            )
+    assert 0 < refused < len(others)
 
 
 def test_trace_explains_and_lists_what_it_lacks():

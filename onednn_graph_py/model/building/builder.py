@@ -31,6 +31,7 @@ from ...ops.terms import label_of, shape_text
 from .constant_arrays import converted, pickled, placed, restored
 from .foreign import CallNode, ForeignNode, Outputs, UpdateNode, ViewNode
 from .op_methods import BuilderMethods
+from .sizes import Size
 from .value import Node, Value, ValueLike, caller, is_whole, new_id
 
 Readers = Mapping[int, set[int | None]]
@@ -45,6 +46,8 @@ class Contents:
     constants: dict[int, Value] = field(default_factory=dict)  # by id
     nodes: list[Node] = field(default_factory=list)
     outputs: dict[str, Value] = field(default_factory=dict)
+    # what the sizes of the inputs fulfil, of which each `Extent` is one
+    conditions: list[Size] = field(default_factory=list)
 
 
 class GraphBuilder(BuilderMethods):
@@ -589,7 +592,14 @@ class GraphBuilder(BuilderMethods):
         made = GraphBuilder(self.engine_kind, self.fpmath_mode, apply_to_int=self.apply_to_int)
         made.records = self.records
         c = self.contents
-        made.contents = Contents(list(c.inputs), dict(c.constants), list(c.nodes), dict(c.outputs))
+        made.contents = replace(
+            c,
+            inputs=list(c.inputs),
+            constants=dict(c.constants),
+            nodes=list(c.nodes),
+            outputs=dict(c.outputs),
+            conditions=list(c.conditions),
+        )
         return made
 
     def __reduce__(self) -> Any:
@@ -612,7 +622,8 @@ class GraphBuilder(BuilderMethods):
             for n in c.nodes
         ]
         outputs = {name: number[v.id] for name, v in c.outputs.items()}
-        return _restored, (settings, described, len(c.inputs), len(c.constants), nodes, outputs)
+        counts = len(c.inputs), len(c.constants)
+        return _restored, (settings, described, *counts, nodes, outputs, c.conditions)
 
     def _input(self, kind: str, name: str, i: int, given: Any, like: Value | None) -> Value:
         """Return an input of an op as a value, with errors that name the input."""
@@ -641,6 +652,7 @@ def _restored(
     constants: int,
     nodes: Sequence[tuple[Node, Sequence[int], Sequence[int]]],
     outputs: Mapping[str, int],
+    conditions: Sequence[Size] = (),
 ) -> GraphBuilder:
     """Unpickle a builder: all is as it was, except for ids, which are new."""
     engine_kind, fpmath_mode, apply_to_int = settings
@@ -661,6 +673,7 @@ def _restored(
         for value in made:
             value.producer = contents.nodes[-1]
     contents.outputs = {name: values[i] for name, i in outputs.items()}
+    contents.conditions = list(conditions)
     return builder
 
 

@@ -18,6 +18,7 @@ from ...base.errors import (
     InvalidShapeError,
     OneDNNError,
 )
+from .sizes import Slot, filled
 from .value import Value
 
 Array = npt.NDArray[Any]
@@ -62,29 +63,6 @@ def is_ufunc(name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Slot:
-    """The place of an array among a call's arguments."""
-
-    index: int
-
-
-@dataclass(frozen=True)
-class Extent:
-    """The size of a dim of the array at a place."""
-
-    index: int
-    dim: int
-
-
-@dataclass(frozen=True)
-class Size:
-    """A number that is computed from sizes by a function of Python."""
-
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
 class HostFunction:
     """A call of a NumPy function, which pickles."""
 
@@ -107,20 +85,10 @@ class HostFunction:
 
     def computed(self, *arrays: Array) -> Any:
         """Compute what the function returns."""
-
-        def filled(given: Any) -> Any:
-            if isinstance(given, Slot):
-                return arrays[given.index]
-            if isinstance(given, Extent):
-                return arrays[given.index].shape[given.dim]
-            if isinstance(given, Size):
-                return given.function(*map(filled, given.args))
-            if isinstance(given, (list, tuple)):
-                return (tuple if isinstance(given, tuple) else list)(map(filled, given))
-            return given
-
-        args = [filled(a) for a in self.args]
-        return self.function(*args, **{k: filled(a) for k, a in self.kwargs.items()})
+        shapes = [a.shape for a in arrays]
+        args = [filled(a, shapes, arrays) for a in self.args]
+        kwargs = {k: filled(a, shapes, arrays) for k, a in self.kwargs.items()}
+        return self.function(*args, **kwargs)
 
     def __call__(self, *arrays: Array) -> Any:
         """Compute the results in the declared data types."""

@@ -13,13 +13,14 @@ from ... import _core
 from ...base import _dpctl
 from ...base.arguments import need_choice, need_instance, need_integers, need_whole
 from ...base.dtypes import HOST_DTYPES
-from ...base.errors import InvalidArgumentsError, UnimplementedError
+from ...base.errors import InvalidArgumentsError, InvalidShapeError, UnimplementedError
 from ...base.processes.forked import renew_in_forks, warn_of_one_thread
 from ...machine.constant_cache import count_dropped
 from ...ops.terms import shape_text
 from ..building.attached_methods import ModelMethods
 from ..building.builder import GraphBuilder
 from ..building.infer import require_fit
+from ..building.sizes import fulfils, text_of
 from ..building.value import Value, is_whole
 from ..planning import (
     Check,
@@ -664,6 +665,13 @@ class CompiledGraph(_core._model_base, ModelMethods):
             )
         for value, shape in zip(inputs, shapes, strict=True):
             require_fit(f"{self.name}: input {value.name!r}", value.shape or (), shape)
+        for condition in self.builder.contents.conditions:
+            if not fulfils(shapes, condition):
+                wanted = text_of(condition, [v.name for v in inputs])
+                given = ", ".join(
+                    f"{v.name} {shape_text(s)}" for v, s in zip(inputs, shapes, strict=True)
+                )
+                raise InvalidShapeError(f"{self.name} is for {wanted}, got {given}")
 
     def _after_fork(self) -> None:
         self._lock = threading.Lock()

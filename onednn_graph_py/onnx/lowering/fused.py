@@ -7,7 +7,8 @@ from ...blocks.attention import sdpa
 from ...blocks.embedding import embedding
 from ...blocks.normalization import rms_norm
 from ...frontends.recipes import clamp, gelu, weights_or
-from ...model.building.host_functions import Extent, HostFunction, host_step
+from ...model.building.host_functions import HostFunction, host_step
+from ...model.building.sizes import Extent
 from ...model.building.value import Value
 from ..host_steps import hidden
 from .attention import by_head, joined_heads, rotary
