@@ -143,13 +143,19 @@ def pooling_backward_gaps(group: Group, op: Op, conditions: Conditions) -> Answe
 
 
 @defect(
-    "an Interpolate of one column: the kernel steps by its stride, which means nothing",
-    Needs({"Interpolate"}),
+    "an Interpolate of one column, or its gradient: the kernel steps by its stride, which means "
+    "nothing",
+    Needs({"Interpolate", "InterpolateBackward"}),
     effect=OUT_OF_BOUNDS,
     remedy="repeat its element instead, by an op that broadcasts",
 )
 def interpolation_of_one_column(group: Group, op: Op, conditions: Conditions) -> Answer:
-    src = group.shape(op.inputs[0]) if op.inputs else None
-    if src is None or len(src) < 3 or src[-2 if op.attr("data_format") == "NXC" else -1] != 1:
+    """A gradient is right if it has one channel, or several columns on either side."""
+    backward = op.kind == "InterpolateBackward"
+    shapes = [group.shape(t) or () for t in op.inputs[: 2 if backward else 1]]
+    last, channels = (-2, -1) if op.attr("data_format") == "NXC" else (-1, 1)
+    if not shapes or any(len(s) < 3 or s[last] != 1 for s in shapes):
         return False
-    return Hit(f"an innermost spatial dim of 1, in {shape_text(src)},")
+    if backward and shapes[0][channels] == 1:
+        return False
+    return Hit(f"an innermost spatial dim of 1, in {shape_text(shapes[0])},")

@@ -1,8 +1,10 @@
 """What is refused because oneDNN would crash on it, or read or write out of bounds."""
 
+import math
 import re
 from contextlib import suppress
 
+import numpy as np
 import pytest
 from fuzz import Case, Op, Tensor, run_case
 
@@ -55,6 +57,29 @@ def test_interpolation_of_one_column_is_refused(shape, data_format):
     assert "innermost spatial dim of 1" in run_case(case("Interpolate", [shape], [None], attrs))
     wider = tuple(2 if d == 1 and i else d for i, d in enumerate(shape))
     assert run_case(case("Interpolate", [wider], [None], attrs)) == "executed 1"
+
+
+@pytest.mark.parametrize("strides", [None, (8, 24, 1, 7)])
+@pytest.mark.parametrize("data_format", ["NXC", "NCX"])
+def test_gradients_of_one_column_are_right(strides, data_format):
+    """oneDNN leaves them unwritten, or adds what lies elsewhere, where they have two channels."""
+    attrs = {"mode": "nearest", "data_format": data_format, "sizes": [8, 1]}
+    refused = "innermost spatial dim of 1"
+    shapes = [(3, 2, 4, 1), (3, 2, 8, 1)]
+    if data_format == "NXC":
+        shapes = [(n, h, w, c) for n, c, h, w in shapes]
+        strides = strides and (24, 1, 7, 8)
+    case_of = case("InterpolateBackward", shapes, [shapes[0]], attrs)
+    assert refused in run_case(case_of)
+    b = og.GraphBuilder()
+    src, gradient = b.input(shapes[0], "f32"), b.input(shapes[1], "f32", strides=strides)
+    b.output(b.op("InterpolateBackward", src, gradient, outputs=[(shapes[0], "f32")], **attrs))
+    memory = np.random.default_rng(5).standard_normal(96).astype(np.float32)
+    steps = strides or [math.prod(shapes[1][i + 1 :]) for i in range(4)]
+    given = np.lib.stride_tricks.as_strided(memory, shapes[1], [4 * n for n in steps])
+    axis = 1 if data_format == "NXC" else 2
+    made = b.compile(warn=False)(np.zeros(shapes[0], np.float32), given)
+    np.testing.assert_allclose(made, np.add.reduceat(given, range(0, 8, 2), axis), rtol=1e-6)
 
 
 def _slightly_wrong(kind: str):
