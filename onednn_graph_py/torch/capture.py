@@ -17,6 +17,7 @@ from torch.export.exported_program import _override_composite_implicit_decomp
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._pytree import tree_leaves as tree_leaves
 from torch.utils._pytree import tree_map_only as tree_map_only
+from torch.utils._sympy.interp import sympy_interp as sympy_interp
 
 from .lowering import LOWERINGS
 
@@ -100,6 +101,11 @@ def _differentiates(module: fx.GraphModule) -> bool:
     graphs = [m.graph for m in module.modules() if isinstance(m, fx.GraphModule)]
     names = {getattr(n.target, "__name__", "") for graph in graphs for n in graph.nodes}
     return not names.isdisjoint({"_grad_increment_nesting", "_jvp_increment_nesting"})
+
+
+def symbol_of(size: torch.SymInt) -> Any:
+    """Return the symbol that is a size's own; its ``expr`` may have that of an equal one."""
+    return size.node._expr
 
 
 def is_unwrapped(tensor: torch.Tensor) -> bool:

@@ -3,7 +3,7 @@
 import math
 import operator
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -49,7 +49,7 @@ def divided(
         inputs = node.all_input_nodes
         if node not in reasons:  # a lowering takes sizes from the shapes
             inputs = [n for n in inputs if is_tensor(n)]
-        return [n for n in map(_maker, _before_sizes(inputs)) if n in among]
+        return [n for n in map(_maker, operands(inputs)) if n in among]
 
     def worth(nodes: Sequence[fx.Node]) -> bool:
         return any(map(is_worth, nodes)) or sum(not moves(n) for n in nodes) >= options.min_ops
@@ -125,17 +125,17 @@ def is_size(node: fx.Node) -> bool:
     )
 
 
-def _before_sizes(nodes: Sequence[fx.Node]) -> list[fx.Node]:
-    """Return the nodes with sizes replaced by the tensors that they are sizes of."""
-    made: dict[fx.Node, None] = {}
-    rest = list(nodes)
-    while rest:
-        node = rest.pop()
-        if is_size(node):
-            rest.extend(node.all_input_nodes)
-        else:
-            made[node] = None
-    return list(made)
+def operands(nodes: Iterable[fx.Node], inside: set[fx.Node] | None = None) -> list[fx.Node]:
+    """Return the nodes with sizes replaced by the tensors that they are sizes of.
+
+    If calls inside a region are given, other sizes than theirs stay.
+    """
+    read = []
+    for node in nodes:
+        of = operands(node.all_input_nodes, inside) if is_size(node) else []
+        replaced = is_size(node) if inside is None else not inside.isdisjoint(of)
+        read += of if replaced else [node]
+    return read
 
 
 def reason(node: fx.Node, constants: Mapping[fx.Node, torch.Tensor]) -> str | None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.utils._sympy.interp import sympy_interp
 
 from ..base.errors import InvalidGraphError, OneDNNError
 from ..frontends.host_calls import HOST, HostCall, call
@@ -20,7 +19,14 @@ from ..model.building.value import Value
 from ..model.running.model import CompiledGraph
 from . import rewrites
 from .arrays import array_of, constant_of, tensor_of
-from .capture import decompositions, tree_leaves, tree_map_only, without_repetitions
+from .capture import (
+    decompositions,
+    symbol_of,
+    sympy_interp,
+    tree_leaves,
+    tree_map_only,
+    without_repetitions,
+)
 from .division import is_size, is_tensor, lowered, moves, op_name, reason, source
 from .folding import folded
 from .lowering.table import DTYPES, HOST_DTYPES, LOWERINGS, NotLowered, Unknown, dims_of, number_of
@@ -142,7 +148,7 @@ def _conditions(
     for i, tensor in enumerate(inputs):
         for dim, size in enumerate(tensor.shape):
             if isinstance(size, torch.SymInt):
-                symbol, extent = size.node._expr, Extent(i, dim)
+                symbol, extent = symbol_of(size), Extent(i, dim)
                 if extents.setdefault(symbol, extent) != extent:
                     found.append(Size(operator.eq, (extent, extents[symbol])))
                 taken |= dict.fromkeys(g.expr for g in size.node.shape_env.guards)

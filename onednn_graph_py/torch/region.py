@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Container, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..model.building.value import Value
 from ..model.running.model import CompiledGraph
 from ..model.running.renewing import follows
 from .arrays import array_of, constant_of, tensor_of
-from .division import constant_without_type, is_size, is_tensor, lowered, memory_order, viewed
+from .division import constant_without_type, is_tensor, lowered, memory_order, operands, viewed
 from .fallback import FallbackWarning
 from .lowering.table import NotLowered, dims_of, dtype_of, has_type
 from .options import Options
@@ -47,10 +48,11 @@ class Region:
         needed = set(self.outputs)
         for node in reversed(nodes):
             if node in needed:
-                needed.update(n for n in _operands(node, inside) if n in inside)
+                needed.update(inside.intersection(operands(node.all_input_nodes, inside)))
         self.nodes = tuple(n for n in nodes if n in needed)
         self.orders: list[tuple[int, ...] | None] = [None] * len(self.outputs)
-        read = [n for node in self.nodes for n in _operands(node, inside) if n not in inside]
+        every = chain.from_iterable(n.all_input_nodes for n in self.nodes)
+        read = [n for n in operands(every, inside) if n not in inside]
         self.inputs = [n for n in dict.fromkeys(read) if is_tensor(n) and n not in constants]
         self.sizes = [n for n in dict.fromkeys(read) if not is_tensor(n)]
         self._rest = {n: constants[n] for n in dict.fromkeys(read) if n in constants}
@@ -175,15 +177,6 @@ class Region:
             graph.output(results[0] if len(results) == 1 else tuple(results))
             self._eager = fx.GraphModule(root, graph)
         return self._eager
-
-
-def _operands(node: fx.Node, inside: set[fx.Node]) -> list[fx.Node]:
-    """Return what a call reads; for a size that follows from calls inside, what that is made of."""
-    read = []
-    for given in node.all_input_nodes:
-        made_of = _operands(given, inside) if is_size(given) else []
-        read += made_of if not inside.isdisjoint(made_of) else [given]
-    return read
 
 
 def _copied(b: GraphBuilder, value: Value) -> Value:
