@@ -365,7 +365,7 @@ def _as_long_as_batches(group: Group, op: Op) -> bool:
 @defect(
     "oneDNN computes attention in five dims as if batches of strided inputs lay without gaps",
     Needs(_MATMUL, fused=True, strided=True, rank=5, beside=_SOFTMAX),
-    Where(until=(3, 8), has=("avx2",)),
+    Where(until=(3, 11), has=("avx2",)),
 )
 def scattered_batches_of_attention(group: Group, op: Op, conditions: Conditions) -> Answer:
     """Find inputs whose first three dims are not one dim in memory, and strided ones in groups.
