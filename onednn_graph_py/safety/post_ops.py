@@ -57,9 +57,9 @@ def _operand(group: Group, op: Op, result: int, made: tuple[int, ...]) -> Operan
 
 
 def _takes_post_ops(group: Group, primitive: Primitive, conditions: Conditions) -> bool:
-    """Whether a primitive takes post-ops: a binary op that broadcasts has taken none since 3.8."""
+    """Whether a primitive takes post-ops: a binary op that broadcasts has taken none since 3.9."""
     base = primitive.base
-    if base.kind not in BINARY or conditions.version < (3, 8):
+    if base.kind not in BINARY or conditions.version < (3, 9):
         return True
     sizes = [group.shape(t) for t in base.inputs]
     return all(s == primitive.shape or (s is not None and math.prod(s) == 1) for s in sizes)

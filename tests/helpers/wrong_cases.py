@@ -28,6 +28,7 @@ VNNI = OPENMP._replace(isa="avx512_core_vnni")
 BF16 = OPENMP._replace(isa="avx512_core_bf16")
 F16 = OPENMP._replace(isa="avx512_core_fp16")
 AMX = OPENMP._replace(isa="avx10_1_512_amx")
+IN_3_8 = NEW._replace(version=(3, 8))
 EVERYWHERE = (OLD, NEW, OPENMP, AVX512, VNNI, BF16, F16, AMX)
 
 Build = Callable[[og.GraphBuilder], None]
@@ -1528,6 +1529,21 @@ ROWS = {
             sums_of_strided((2, 4, 8, 5), _last, (1, 4, 1, 1)),
         ),
         **ONLY_NEW,
+    ),
+    "broadcast_operand_of_binary": Row(
+        (
+            sums((2, 3, 4, 5), (2, 3, 4, 5), (5,)),
+            sums((2, 3, 4, 5), (1,), (1, 1, 1, 5)),
+            sums((2, 1, 7), (2, 1, 7), (1,)),
+            sums((3, 2, 1), (1, 2, 1), (1, 2, 1)),
+        ),
+        (
+            sums((2, 3, 4, 5), (2, 3, 4, 5), (2, 3, 4, 5)),
+            sums((7, 5), (7, 5), (5,)),
+            sums((2, 3, 4, 5), (5,)),
+        ),
+        where=(IN_3_8,),
+        elsewhere=(OLD, NEW, OPENMP, IN_3_8._replace(version=(3, 9))),
     ),
     "channel_operand_of_strided": Row(
         (
