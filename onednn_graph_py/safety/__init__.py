@@ -19,7 +19,7 @@ from ..ops.lookup import row
 from ..ops.tensor_spec import TensorSpec
 from .calls import Op, Tensor, op_of
 from .group import Group
-from .limits import check_attributes, check_ranks, check_strides
+from .limits import check_attributes, check_layouts, check_ranks
 from .partitioning import CRASHING, partitioning_crash
 from .shapes import shapes_of
 from .table import refusal
@@ -54,7 +54,7 @@ def check_op(values: tuple[Any, ...], name: str = "", validate: bool = False) ->
         _check_row(op, name)
     try:
         check_attributes(op)
-        check_strides(op, {}, {})
+        check_layouts(op, {}, {})
         if not validate:
             shapes_of([op], {})
     except OneDNNError:
@@ -96,7 +96,7 @@ def check_partition(
         group, shapes = planned.compiled_for(tensors), {}
         made = [*planned.ops] if planned.features.strided else []
     for op in made:
-        check_strides(op, tensors, shapes)
+        check_layouts(op, tensors, shapes)
     why = refusal(group, conditions)
     if why is not None:
         raise KnownDefectError(why)

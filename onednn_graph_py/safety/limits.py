@@ -11,6 +11,7 @@ from ..ops.lookup import with_attribute, with_trait
 from ..ops.terms import MAX_NDIMS, Shape, shape_text
 from .calls import Op, Tensor, operand_name
 
+_BINARY = with_trait("binary")
 _QUANTIZATION = with_trait("quantizes") | with_trait("dequantizes")
 
 _MOST = 1 << 30  # kernels index with 32-bit integers that they derive from these
@@ -130,13 +131,24 @@ def _overlaps(tensor: Tensor, shape: Shape) -> bool:
     return False
 
 
-def check_strides(op: Op, given: Mapping[int, Tensor], shapes: Mapping[int, Shape]) -> None:
-    """Check that no elements of a tensor share memory, by what compile was given where it was.
+def _is_constant(tensor: Tensor) -> bool:
+    return tensor.mirror.get_property_type().name == "constant"
 
-    - raises `InvalidShapeError`: elements share memory
+
+def check_layouts(op: Op, given: Mapping[int, Tensor], shapes: Mapping[int, Shape]) -> None:
+    """Check the layouts of tensors, by what compile was given where it was.
+
+    - raises `InvalidShapeError`: elements share memory; or a binary op reads a constant of layout
+      any, which oneDNN refuses or, since 3.13, crashes at
     """
     for ports, i, declared in _operands(op):
         tensor = given.get(declared.id, declared)
+        read = ports == "inputs" and op.kind in _BINARY and declared.id in given
+        if read and tensor.layout == "any" and _is_constant(tensor):
+            raise InvalidShapeError(
+                f"{op.label}: {operand_name(op, ports, i)} must have a strided layout, got "
+                f"{tensor.mirror!r}"
+            )
         if _overlaps(tensor, shapes.get(tensor.id, tensor.shape)):
             raise InvalidShapeError(
                 f"{op.label}: {operand_name(op, ports, i)} must have strides that keep its "

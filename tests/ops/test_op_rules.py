@@ -82,6 +82,16 @@ def test_gradients_of_one_column_are_right(strides, data_format):
     np.testing.assert_allclose(made, np.add.reduceat(given, range(0, 8, 2), axis), rtol=1e-6)
 
 
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("kind", ["Maximum", "Add"])
+def test_a_constant_of_any_layout_is_no_operand_of_a_binary_op(kind, place):
+    """oneDNN refuses it, or divides by zero while it compiles."""
+    inputs = [Tensor(i, dims=(3, 9)) for i in range(2)]
+    inputs[place] = Tensor(place, dims=(3, 9), layout="any", property="constant")
+    outcome = run_case(case(kind, inputs, [(3, 9)]))
+    assert f"input {place} (src_{place}) must have a strided layout" in outcome
+
+
 def _slightly_wrong(kind: str):
     """Uses of an op that lack an input or an attribute, or have another value of one."""
     schema = OPS[kind].at(LINKED)
