@@ -131,10 +131,6 @@ def _overlaps(tensor: Tensor, shape: Shape) -> bool:
     return False
 
 
-def _is_constant(tensor: Tensor) -> bool:
-    return tensor.mirror.get_property_type().name == "constant"
-
-
 def check_layouts(op: Op, given: Mapping[int, Tensor], shapes: Mapping[int, Shape]) -> None:
     """Check the layouts of tensors, by what compile was given where it was.
 
@@ -144,7 +140,8 @@ def check_layouts(op: Op, given: Mapping[int, Tensor], shapes: Mapping[int, Shap
     for ports, i, declared in _operands(op):
         tensor = given.get(declared.id, declared)
         read = ports == "inputs" and op.kind in _BINARY and declared.id in given
-        if read and tensor.layout == "any" and _is_constant(tensor):
+        constant = tensor.mirror.get_property_type().name == "constant"
+        if read and constant and tensor.layout == "any":
             raise InvalidShapeError(
                 f"{op.label}: {operand_name(op, ports, i)} must have a strided layout, got "
                 f"{tensor.mirror!r}"

@@ -236,10 +236,7 @@ class Captured:
                     self.programs[ids] = entry
                     return entry.program
             if self._unused >= MOST_UNUSED:
-                self._thaw(
-                    self._changed,
-                    f"weights changed before {self._unused} calls in a row",
-                )
+                self._thaw(self._changed, f"weights changed before {self._unused} calls in a row")
                 weights = self._weights(args)
                 ids = tuple(map(id, weights))
             nodes = [self.placeholders[i] for i in self.static]

@@ -17,16 +17,8 @@ from ..model.building.builder import GraphBuilder
 from ..model.building.sizes import FUNCTIONS, Extent, Size, Slot, fulfils
 from ..model.building.value import Value
 from ..model.running.model import CompiledGraph
-from . import rewrites
+from . import capture, rewrites
 from .arrays import array_of, constant_of, tensor_of
-from .capture import (
-    decompositions,
-    symbol_of,
-    sympy_interp,
-    tree_leaves,
-    tree_map_only,
-    without_repetitions,
-)
 from .division import is_size, is_tensor, lowered, moves, op_name, reason, source
 from .folding import folded
 from .lowering.table import DTYPES, HOST_DTYPES, LOWERINGS, NotLowered, Unknown, dims_of, number_of
@@ -79,7 +71,9 @@ def _traced(
     fpmath_mode: str,
 ) -> _Tracer:
     # A model takes row-major arrays; torch fails for others with unknown dims.
-    args, given = tree_map_only(torch.Tensor, torch.Tensor.contiguous, (args, dict(kwargs or {})))
+    args, given = capture.tree_map_only(
+        torch.Tensor, torch.Tensor.contiguous, (args, dict(kwargs or {}))
+    )
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r".*LeafSpec", FutureWarning)  # torch warns of itself
         program = torch.export.export(module, args, given, dynamic_shapes=dynamic_shapes)
@@ -91,7 +85,7 @@ def _traced(
         traced = _of_program(program.run_decompositions(used), fpmath_mode)
         whole = traced.left
         # What neither an op nor a function takes whole may run in pieces.
-        while pieces := decompositions([op for op in traced.left if op not in used]):
+        while pieces := capture.decompositions([op for op in traced.left if op not in used]):
             used |= pieces
             try:
                 program_in_pieces = program.run_decompositions(used)
@@ -122,7 +116,7 @@ def _of_program(program: torch.export.ExportedProgram, fpmath_mode: str) -> _Tra
         **signature.inputs_to_buffers,
         **signature.inputs_to_lifted_tensor_constants,
     }
-    graph = without_repetitions(program.graph)
+    graph = capture.without_repetitions(program.graph)
     for node in [n for n in graph.nodes if op_name(n).startswith("_assert") and not n.users]:
         graph.erase_node(node)  # the model checks what it is given
     graph = rewrites.rewritten(graph)
@@ -143,12 +137,12 @@ def _conditions(
     taken: dict[Any, None] = {}
 
     def number(expression: Any) -> Any:
-        return sympy_interp(_Sizes(), extents, expression)
+        return capture.sympy_interp(_Sizes(), extents, expression)
 
     for i, tensor in enumerate(inputs):
         for dim, size in enumerate(tensor.shape):
             if isinstance(size, torch.SymInt):
-                symbol, extent = symbol_of(size), Extent(i, dim)
+                symbol, extent = capture.symbol_of(size), Extent(i, dim)
                 if extents.setdefault(symbol, extent) != extent:
                     found.append(Size(operator.eq, (extent, extents[symbol])))
                 taken |= dict.fromkeys(g.expr for g in size.node.shape_env.guards)
@@ -209,12 +203,8 @@ def export(
     Raises
     ------
     InvalidGraphError
-        As for `trace`; or results differ by more than half of the digits of their type.
-
-    Notes
-    -----
-    A call raises `InvalidShapeError` for sizes that torch's own program refuses: those with which
-    the module takes another branch, and those outside the limits of ``dynamic_shapes``.
+        As for `trace`; or results differ by more than half of the digits of their type. A call
+        raises `InvalidShapeError` for sizes that torch's own program refuses.
     """
     traced = _traced(module, args, kwargs, dynamic_shapes, fpmath_mode)
     model = traced.builder.compile(check=None if check is True else check, **options)
@@ -223,11 +213,7 @@ def export(
     return model
 
 
-RESIZES: tuple[Callable[[int], int], ...] = (
-    lambda size: size,
-    lambda size: size + size // 2 + 1,
-    lambda size: size - size // 2,
-)
+RESIZES = (lambda size: size, lambda size: size + size // 2 + 1, lambda size: size - size // 2)
 
 
 def _compare(
@@ -238,7 +224,7 @@ def _compare(
     resize: Callable[[int], int],
 ) -> None:
     """Compare a model with its module for the arguments with other sizes."""
-    leaves = [t for t in tree_leaves(given) if isinstance(t, torch.Tensor)]
+    leaves = [t for t in capture.tree_leaves(given) if isinstance(t, torch.Tensor)]
     values: dict[Any, int] = {}
     for tensor, described in zip(leaves, traced.inputs, strict=True):
         for size, unknown in zip(tensor.shape, described.shape, strict=True):
@@ -257,9 +243,11 @@ def _compare(
     if not all(fulfils(shapes, c) for c in model.builder.contents.conditions):
         return
     rest = iter(resized)
-    args, kwargs = tree_map_only(torch.Tensor, lambda _: next(rest), given)
+    args, kwargs = capture.tree_map_only(torch.Tensor, lambda _: next(rest), given)
     with torch.no_grad():
-        results = [t for t in tree_leaves(module(*args, **kwargs)) if isinstance(t, torch.Tensor)]
+        results = [
+            t for t in capture.tree_leaves(module(*args, **kwargs)) if isinstance(t, torch.Tensor)
+        ]
     made = model(*map(array_of, resized))
     for i, result in enumerate(results):
         got = tensor_of(made[i] if isinstance(made, tuple) else made)
@@ -395,11 +383,8 @@ NO_NUMBERS = frozenset({"dtype", "layout", "device", "pin_memory", "memory_forma
 """Arguments that say what a result is like, not what is in it."""
 
 NUMBERS: dict[Any, Any] = {
-    torch.sym_float: float,
-    torch.sym_int: int,
-    torch.sym_max: max,
-    torch.sym_min: min,
-}
+    torch.sym_float: float, torch.sym_int: int, torch.sym_max: max, torch.sym_min: min
+}  # fmt: skip
 """Python's functions in place of torch's."""
 
 SYMBOLIC = {

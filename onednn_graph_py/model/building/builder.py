@@ -591,15 +591,7 @@ class GraphBuilder(BuilderMethods):
         """Copy the builder; later changes to one of the two don't affect the other."""
         made = GraphBuilder(self.engine_kind, self.fpmath_mode, apply_to_int=self.apply_to_int)
         made.records = self.records
-        c = self.contents
-        made.contents = replace(
-            c,
-            inputs=list(c.inputs),
-            constants=dict(c.constants),
-            nodes=list(c.nodes),
-            outputs=dict(c.outputs),
-            conditions=list(c.conditions),
-        )
+        made.contents = Contents(*map(copy.copy, vars(self.contents).values()))
         return made
 
     def __reduce__(self) -> Any:

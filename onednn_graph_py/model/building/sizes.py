@@ -67,8 +67,7 @@ def text_of(given: Any, names: Sequence[str]) -> str:
     sign = next((s for s, f in _SIGNS.items() if f is given.function), None)
     if sign is None:
         return f"{given.function.__name__}({', '.join(args)})"
-    nested = [isinstance(a, Size) and a.function in _SIGNS.values() for a in given.args]
-    return f" {sign} ".join(f"({a})" if n else a for a, n in zip(args, nested, strict=True))
+    return f"({f' {sign} '.join(args)})"
 
 
 def fulfils(shapes: Sequence[Sequence[int]], condition: Size) -> bool:
