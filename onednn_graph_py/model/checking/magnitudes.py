@@ -203,17 +203,16 @@ def _unchanged(use: _Use) -> Size:
 _RULES: Mapping[str, Callable[[_Use], Size]] = {
     **dict.fromkeys(with_trait("product"), _product),
     **dict.fromkeys(with_trait("normalizes"), _constantly(0.0, 1.0)),
-    **dict.fromkeys((*with_trait("rectifies"), "Abs"), _rectified),
+    **dict.fromkeys(with_trait("rectifies"), _rectified),
     **dict.fromkeys(with_trait("dequantizes"), _dequantize),
     **dict.fromkeys(with_trait("quantizes"), _quantize),
-    **dict.fromkeys(("Add", "BiasAdd"), _sum),
-    **dict.fromkeys(("Concat", "Maximum", "Minimum"), _any_of),
-    **dict.fromkeys(("HardSigmoid", "Sigmoid"), _constantly(0.5, 0.25)),
-    **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceMean", "ReduceSum"), _reduced),
-    "AvgPool": _mean_of_window, "Clamp": _clamp, "Divide": _divide, "Exp": _exponential,
-    "MaxPool": _largest_of_window, "Multiply": _multiply, "Select": _selected,
-    "SoftMax": _probabilities, "Sqrt": _root, "Square": _square,
-    "Subtract": partial(_sum, sign=-1), "Tanh": _constantly(0.0, 0.7),
+    "Abs": _rectified, "Add": _sum, "AvgPool": _mean_of_window, "BiasAdd": _sum, "Clamp": _clamp,
+    "Concat": _any_of, "Divide": _divide, "Exp": _exponential,
+    "HardSigmoid": _constantly(0.5, 0.25), "MaxPool": _largest_of_window, "Maximum": _any_of,
+    "Minimum": _any_of, "Multiply": _multiply, "ReduceL1": _reduced, "ReduceL2": _reduced,
+    "ReduceMean": _reduced, "ReduceSum": _reduced, "Select": _selected,
+    "Sigmoid": _constantly(0.5, 0.25), "SoftMax": _probabilities, "Sqrt": _root,
+    "Square": _square, "Subtract": partial(_sum, sign=-1), "Tanh": _constantly(0.0, 0.7),
 }  # fmt: skip
 
 
